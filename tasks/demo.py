@@ -17,7 +17,7 @@ from typing import Any
 import seqio
 
 from xlingjax import demo
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.seqio.adapters import TextFiles
 from xlingjax.data.store.entries import cache_root, name_of
 from xlingjax.data.text.sources import find_pairs, find_text

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

@@ -181,7 +181,7 @@ def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
         ("clm.batch=3", ["--gin.clm.batch changes nothing"]),
         ("BATCH=many", ["--gin.BATCH='many': a whole number is needed"]),
         ("BATCH=2.5", ["--gin.BATCH=2.5: a whole number is needed"]),
-        ("MODEL=tinny", ["no model preset 'tinny'", "did you mean 'tiny'"]),
+        ("MODEL=tinny", ["MODEL='tinny'", "did you mean 'tiny'"]),
         ("VOCABULARY_SIZE=@nothing()", ["nothing is called 'nothing'"]),
     ],
 )

@@ -9,9 +9,8 @@ import pytest
 
 from tests.helpers import prepared_sets, small_corpus
 from xlingjax.cli import main
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import preset
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.checkpoint_params import HashedPath
 
 pytest.importorskip("tensorflow_datasets")

@@ -18,10 +18,9 @@ from tests.helpers.small_corpus import ENGLISH, GERMAN, write
 from xlingjax.cli import main
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows.files import translate as generation
 from xlingjax.workflows.files import translate as translate_input

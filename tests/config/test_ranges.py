@@ -67,7 +67,6 @@ tlm.max_pieces = 0                      | a number of 1 or more
 reading.max_question = 0                | a number from 1
 reading.stride = 0                      | a number from 1
 reading.longest = 0                     | a number from 1
-tlm.prediction_slots = 0                | a number of 1 or more
 mlm.chunk = -1                          | a number of 0 or more
 clm.context_size = -1                   | a number of 0 or more
 train.microbatches = 0                  | a number of 1 or more

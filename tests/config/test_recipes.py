@@ -29,9 +29,8 @@ from xlingjax.config.text import TextSource
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import preset
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import check_rows, make_mesh
 from xlingjax.training import schedule
 from xlingjax.training.feed import Feed, in_stages

@@ -18,10 +18,9 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.workdir import write_trained
 
 

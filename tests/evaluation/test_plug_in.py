@@ -3,11 +3,12 @@ import numpy as np
 import pytest
 
 from tests.helpers import own_files, toy
+from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.text import read_labelled_tsv
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
-from xlingjax.objectives.finetuning import PlugIn
-from xlingjax.preprocessors.plug_in import paired_rows
+from xlingjax.objectives.plug_in import PlugIn
+from xlingjax.preprocessors.task_rows import Reading, beside_rows
 
 LABELS = ("contradiction", "entailment", "neutral")
 VOCABULARY = toy.ToyVocabulary()
@@ -43,7 +44,8 @@ def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
     for language in ("de", "fr"):
         ids = [toy.LANGUAGES.index(language), 1]
         examples = (read_labelled_tsv(files[code]) for code in (language, "en"))
-        rows = paired_rows(*examples, VOCABULARY, 12, LABELS, ids)
+        task = own_task("classification", "test", files, LABELS)
+        rows = beside_rows(task, *examples, VOCABULARY, Reading(12), language, ids)
         logits = np.asarray(logits_of(rows))
         found = predict(encoder, params, rows, batch_size=4)  # the last batch is filled up
         np.testing.assert_array_equal(found, logits.argmax(-1))

@@ -99,5 +99,5 @@ def test_without_sentences_there_is_nothing(tmp_path):
 
 
 def test_a_placement_is_one_of_two():
-    with pytest.raises(UserError, match="placement='behnd' is neither behind nor scattered"):
+    with pytest.raises(UserError, match="placement='behnd': 'behind' or 'scattered' is needed"):
         PseudoSamples({}, toy.ToyVocabulary(), toy.LANGUAGES, ("en",), placement="behnd")

@@ -18,7 +18,7 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 
 def test_a_tag_stands_at_the_first_piece_of_its_word():
     sentence = Tagged(("cab", "d", "abab"), ("B-PER", "O", "B-LOC"))
-    rows = tagged_rows([sentence], Characters(), 9, TAGS, "de", 1)
+    rows, _ = tagged_rows([sentence], Characters(), 9, TAGS, "de", 1)
     _, owners = pieces_of_words(sentence.words, "de", Characters(), apart=True)
     assert owners == [0, 0, 1, 2, 2]
     assert rows["tag_weights"][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0, 0]
@@ -59,17 +59,13 @@ def test_all_pieces_of_a_word_have_its_tag():
     """ERNIE-M's: a piece that goes on is inside the entity, and tags without B- are the same at
     every piece."""
     sentence = Tagged(("cab", "d", "abab", "cab"), ("B-PER", "O", "I-PER", "O"))
-    rows = tagged_rows([sentence], Characters(), 12, TAGS, "de", 1, pieces="all")
+    rows, _ = tagged_rows([sentence], Characters(), 12, TAGS, "de", 1, pieces="all")
     _, owners = pieces_of_words(sentence.words, "de", Characters(), apart=True)
     assert owners == [0, 0, 1, 2, 2, 3, 3]
     assert rows["tag_weights"][0].tolist() == [0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
     assert rows["tag_labels"][0].tolist() == [0, 1, 2, 0, 2, 2, 0, 0, 0, 0, 0, 0]
     with pytest.raises(UserError, match="'I-LOC' is not one of O, B-PER"):
         tagged_rows([Tagged(("cab",), ("B-LOC",))], Characters(), 9, TAGS, "de", 1, pieces="all")
-    with pytest.raises(
-        UserError, match="pieces='last' is not one of first, all; set TAGGED_PIECES"
-    ):
-        tagged_rows([sentence], Characters(), 9, TAGS, "de", 1, pieces="last")
 
 
 def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
@@ -87,7 +83,7 @@ def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
     assert [piece for number, ids, _ in parts if number == 0 for piece in ids] == whole[
         :9
     ]  # the last does not fit
-    rows = tagged_rows(sentences, Characters(), 5, TAGS, "de", 1)
+    rows, _ = tagged_rows(sentences, Characters(), 5, TAGS, "de", 1)
     assert rows["tag_labels"].tolist() == [
         [0, 1, 0, 0, 0],
         [0, 3, 0, 2, 0],
@@ -177,7 +173,7 @@ def test_words_are_scored_in_their_order(tmp_path, monkeypatch):
 def test_the_model_predicts_every_row():
     model, params = toy.model(num_labels=4, classifier="tagging")
     sentences = [Tagged(("cab", "d"), ("O", "O")), Tagged(("ab",), ("O",)), Tagged(("d",), ("O",))]
-    rows = tagged_rows(sentences, Characters(), 9, TAGS, "de", 0)
+    rows, _ = tagged_rows(sentences, Characters(), 9, TAGS, "de", 0)
     found = tagging.predict(model, params, rows, batch_size=2)
     alone = tagging.predict(
         model, params, {name: values[2:] for name, values in rows.items()}, batch_size=1

@@ -12,9 +12,8 @@ import pytest
 from tests.helpers import official_files
 from xlingjax.cli import main
 from xlingjax.inference.run import open_run
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import preset
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows.tasks.sweep import parameters_hash
 

@@ -330,7 +330,7 @@ def objective(name: str):
     from xlingjax.objectives import (
         back_translation,
         ernie_m,
-        finetuning,
+        plug_in,
         translation,
         unicoder,
         veco,
@@ -348,7 +348,7 @@ def objective(name: str):
         "clwr": unicoder.CLWR(),
         "clpc": unicoder.CLPC(),
         "cl_mlm": unicoder.CLMLM(),
-        "plug_in": finetuning.PlugIn(3),
+        "plug_in": plug_in.PlugIn(3),
         "translation": translation.Translation(smoothing=0.1),
         "back_translation": back_translation.BackTranslation(),
         "xfnp": xglue.XFNP(smoothing=0.1, alphas=(1.0, 0.5)),

@@ -88,5 +88,5 @@ def test_a_training_step_takes_less_memory(monkeypatch):
 def test_rows_that_no_block_divides_are_refused():
     assert [chunked.block_of(n) for n in (20, 32, 96, 512, 154)] == [20, 32, 32, 32, 0]
     fields = cut(fields_of(256, 1), 154)
-    with pytest.raises(Refused, match="not of 154 tokens; make them 160 long"):
+    with pytest.raises(Refused, match="not of 154: change LENGTH"):
         bind(AttentionSpec(masks.full), fields, fields, "chunked")

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks import foreign
 from tests.helpers import tiny
-from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding, Ids
@@ -219,21 +218,6 @@ def test_drawn_tokens_follow_the_softmax(made):
     assert set(np.flatnonzero(draws["top_k",])) == set(np.argsort(expected)[-3:])
     sharp = expected**2 / (expected**2).sum()
     np.testing.assert_allclose(draws["temperature",], sharp, atol=0.03)
-
-
-def test_refusals(made):
-    with pytest.raises(UserError, match="n_best=3 must be from 1 to beams=2"):
-        Decoding(beams=2, n_best=3)
-    with pytest.raises(UserError, match="set beams=1, not 2"):
-        Decoding(beams=2, temperature=1.0)
-    with pytest.raises(
-        UserError, match="texts of 40 tokens do not fit model tiny: its position table takes 32"
-    ):
-        found_by(made, columns=40)
-    with pytest.raises(UserError, match="drawn tokens need a random key"):
-        found_by(made, temperature=1.0)
-    with pytest.raises(UserError, match="has no decoder; set decoder_layers"):
-        Seq2Seq(preset("tiny"))
 
 
 @pytest.mark.parametrize("kind", ["Bart", pytest.param("MBart", marks=pytest.mark.long)])

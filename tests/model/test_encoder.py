@@ -12,7 +12,6 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, causal
-from xlingjax.model.params import path_names
 
 MLM = AttentionSpec(bidirectional)
 SMALL = dict(
@@ -93,14 +92,6 @@ def test_all_layers_begin_with_the_embeddings_and_end_with_the_states():
         np.testing.assert_allclose(h_NBLD[0, 0, 3], want, atol=1e-5)
 
 
-def test_language_embedding_exists_for_more_than_one_language():
-    assert "languages" in Encoder(XLM).abstract()["embeddings"]
-    assert "languages" not in Encoder(XLM.replace(num_languages=1)).abstract()["embeddings"]
-    params, batch = random_params(XLM), tiny.batch("mlm", rows=2, length=12)
-    other = {**batch, "language_ids": (batch["language_ids"] + 1) % 3}
-    assert np.abs(encode(XLM, params, batch) - encode(XLM, params, other)).max() > 1e-2
-
-
 def test_initial_values_are_those_of_the_papers():
     big = dict(dim=64, heads=2, ffn=256, vocab_size=4000)
     xlm, xlmr = init(XLM.replace(**big)), init(XLMR.replace(**big))
@@ -116,26 +107,6 @@ def test_initial_values_are_those_of_the_papers():
     assert np.abs(xlm["head"]["bias"]).max() == 0
 
 
-@pytest.mark.long
-def test_what_objectives_add_leaves_the_other_initial_values_as_they_are():
-    """Mixes of objectives that are compared (`bakeoff.py`) begin from the same weights."""
-
-    def leaves(**added):
-        params = init(XLM.replace(**added))
-        return dict(zip(path_names(params), jax.tree.leaves(params), strict=True))
-
-    plain, veco, unicoder = (
-        leaves(),
-        dict(cross_attention=True),
-        dict(word_recovery=True, paraphrase=True),
-    )
-    for added in (veco, unicoder, veco | unicoder):
-        found = leaves(**added)
-        assert len(found) > len(plain)
-        for name, leaf in plain.items():
-            np.testing.assert_array_equal(found[name], leaf, err_msg=name)
-
-
 def test_bfloat16_computes_in_it_and_keeps_float32_parameters():
     config = XLM.replace(dtype="bfloat16")
     params, batch = random_params(XLM), tiny.batch("mlm", rows=2, length=12)
@@ -148,39 +119,6 @@ def test_bfloat16_computes_in_it_and_keeps_float32_parameters():
         jax.grad(lambda p: encode(config, p, batch).astype(jnp.float32).sum()), params
     )
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(grads)} == {"float32"}
-
-
-def test_dropout_needs_a_key_and_is_a_function_of_it():
-    config = XLM.replace(dropout=0.3, attention_dropout=0.3)
-    model, params, batch = Encoder(config), random_params(XLM), tiny.batch("mlm", rows=2, length=12)
-    np.testing.assert_array_equal(encode(config, params, batch), encode(XLM, params, batch))
-    drawn = jax.jit(lambda key: model.encode(params, batch, MLM, rng=key))
-    np.testing.assert_array_equal(drawn(jax.random.key(1)), drawn(jax.random.key(1)))
-    assert np.abs(drawn(jax.random.key(1)) - drawn(jax.random.key(2))).max() > 0.1
-
-
-@pytest.mark.parametrize("kind", ["xlm", "xlmr"])
-def test_classifier_reads_the_first_state(kind):
-    config = XLM.replace(num_labels=3, classifier=kind, dropout=0.5)
-    model, params = Encoder(config), random_params(config)
-    h_BLD, batch = (
-        jax.random.normal(jax.random.key(0), (2, 5, 16)),
-        tiny.batch("mlm", rows=2, length=5),
-    )
-    logits_BC = model.classify(params, h_BLD, batch)
-    x = np.asarray(h_BLD[:, 0])
-    if kind == "xlmr":
-        x = np.tanh(
-            x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"]
-        )
-    want = x @ params["classifier"]["out"]["kernel"] + params["classifier"]["out"]["bias"]
-    np.testing.assert_allclose(logits_BC, want, atol=1e-5)
-    assert logits_BC.dtype == jnp.float32
-    assert (
-        np.abs(model.classify(params, h_BLD, batch, rng=jax.random.key(0)) - logits_BC).max() > 1e-3
-    )
-    with pytest.raises(UserError, match="no classification head; set num_labels"):
-        Encoder(XLM).classify(params, h_BLD, batch)
 
 
 def test_rows_over_the_position_table_are_refused():

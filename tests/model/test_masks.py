@@ -37,37 +37,6 @@ def grid(mask, f):
     return ["".join(".x"[int(v)] for v in row) for row in np.asarray(mask(f, f))[0]]
 
 
-def test_packed_bidirectional():
-    assert grid(bidirectional, fields([1, 1, 2, 2, 0])) == [
-        "xx...",
-        "xx...",
-        "..xx.",
-        "..xx.",
-        "....x",
-    ]
-
-
-def test_packed_causal():
-    assert grid(causal & bidirectional, fields([1, 1, 2, 2, 0])) == [
-        "x....",
-        "xx...",
-        "..x..",
-        "..xx.",
-        "....x",
-    ]
-
-
-def test_sides_apart():
-    f = fields([1, 1, 1, 0], sides=jnp.asarray([[0, 0, 1, 0]]))
-    assert grid(bidirectional & same_side, f) == ["xx..", "xx..", "..x.", "...x"]
-
-
-def test_a_target_sees_its_source_and_what_is_before():
-    f = fields([1, 1, 2, 1, 1, 2, 0], sides=jnp.asarray([[0, 0, 0, 1, 1, 1, 1]]))
-    want = ["xx.....", "xx.....", "..x....", "xx.x...", "xx.xx..", "..x..x.", "......x"]
-    assert grid(prefix, f) == want
-
-
 def test_predicates_compose():
     f = fields([1, 1, 2, 0])
     assert grid(full, f) == ["xxxx"] * 4

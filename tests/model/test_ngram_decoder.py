@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from tests.helpers import foreign_models
-from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, bucket
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.params import path_names
 from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
-from xlingjax.model.seq2seq import Seq2Seq
 
 VOCAB = 40
 CONFIG = preset(
@@ -377,53 +375,8 @@ def test_head_is_the_token_table_without_bias():
 # --- Parameters, switches, errors ---
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        dict(),
-        dict(
-            streams=3,
-            head="transform",
-            decoder_embeddings="separate",
-            norm_order="pre",
-            num_languages=3,
-        ),
-        dict(streams=1, head="tied", relative_buckets=8, relative_max_distance=20),
-        dict(decoder_embeddings="shared"),
-    ],
-    ids=str,
-)
-def test_count_is_that_of_the_parameters_themselves(change):
-    config = CONFIG.replace(**change)
-    leaves = jax.tree.leaves(NgramSeq2Seq(config).abstract())
-    assert count_parameters(config) == sum(math.prod(leaf.shape) for leaf in leaves)
-    assert {str(leaf.dtype) for leaf in leaves} == {"float32"}
-
-
 def test_xfnp_has_the_published_number_of_parameters():
     assert round(count_parameters(XFNP) / 1e6) == 616
-
-
-def test_streams_add_their_own_parameters_only():
-    def names(model):
-        return dict(
-            zip(path_names(model.abstract()), jax.tree.leaves(model.abstract()), strict=True)
-        )
-
-    before, after = names(Seq2Seq(CONFIG.replace(streams=0))), names(NgramSeq2Seq(CONFIG))
-    assert {name: leaf.shape for name, leaf in after.items() if name not in before} == {
-        "decoder/streams/embedding": (2, 16),
-        "decoder/layers/attention/relative/kernel": (2, 16, 32, 2),
-        "decoder/layers/attention/relative/bias": (2, 32, 2),
-    }
-    assert {name: after[name] for name in before} == before
-    owned = sorted(name for name in after if name.startswith("decoder_"))
-    assert owned == [
-        f"decoder_embeddings/{name}" for name in ("norm/bias", "norm/scale", "positions/embedding")
-    ]
-    axes = NgramSeq2Seq(CONFIG).logical_axes()["decoder"]
-    assert axes["layers"]["attention"]["relative"]["kernel"] == ("layers", "embed", None, "heads")
-    assert axes["streams"]["embedding"] == (None, None)
 
 
 def value_and_grad(config, params, mesh=None, **jit):
@@ -447,75 +400,3 @@ def test_unrolled_rematerialised_and_sharded_decoders_equal_the_scanned_one():
         other, other_grads = value_and_grad(CONFIG.replace(**change), params, **options)
         np.testing.assert_allclose(other, value, rtol=1e-5)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), other_grads, grads)
-
-
-def test_dropout_is_a_function_of_the_key_in_self_attention_and_on_embeddings():
-    """Of sublayers that add nothing no dropout is seen but those of what is left."""
-    params, memory_BSD = jax.tree.map(np.copy, random_params(CONFIG)), random_memory(PACKED)
-    layers = params["decoder"]["layers"]
-    silence = {"attention_dropout": ("cross_attention", "ffn"), "dropout": ("attention",)}
-    for rate, sublayers in silence.items():
-        for name in sublayers:
-            for leaf in jax.tree.leaves((layers[name].get("attention") or layers[name])["out"]):
-                leaf[...] = 0
-        model = NgramSeq2Seq(CONFIG.replace(**{rate: 0.3}))
-        draw = jax.jit(
-            lambda key, model=model: model.decode_streams(params, PACKED, memory_BSD, rng=key)
-        )
-        one, same, other = (np.asarray(draw(jax.random.key(seed))) for seed in (1, 1, 2))
-        np.testing.assert_array_equal(one, same)
-        for drawn in (other, streams(CONFIG.replace(**{rate: 0.3}), params, PACKED, memory_BSD)):
-            assert np.abs(one - drawn).max((1, 2, 3)).min() > 0.1
-
-
-def test_bfloat16_computes_in_it():
-    params, memory_BSD = random_params(CONFIG), random_memory(PACKED)
-    h_NBTD = streams(CONFIG.replace(dtype="bfloat16"), params, PACKED, memory_BSD)
-    assert h_NBTD.dtype == jnp.bfloat16
-    difference = np.abs(h_NBTD.astype(np.float32) - streams(CONFIG, params, PACKED, memory_BSD))
-    assert 1e-4 < difference[:, PACKED["decoder_pack_ids"] > 0].mean() < 0.05
-
-
-def test_rows_over_the_position_table_are_refused():
-    """Predicting streams stand one position after the last token's."""
-    config, memory_BSD = CONFIG.replace(max_positions=11), np.ones((1, 10, 16), np.float32)
-    model, params = NgramSeq2Seq(config), random_params(config)
-    for decode in (model.decode, model.decode_streams):
-        with pytest.raises(
-            UserError, match="rows of 10 tokens do not fit model tiny: its position table takes 9"
-        ):
-            decode(params, make_batch([[10]], [[10]], 10, 10), memory_BSD)
-    assert np.isfinite(streams(config, params, make_batch([[9]], [[10]], 9, 10), memory_BSD)).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(streams=-1), "streams=-1: a number from 0 to 64 is needed"),
-        (dict(decoder_layers=0), "streams=2 needs decoder_layers"),
-        (dict(tied_self_attention=True), "streams=2 has no tied_self_attention"),
-        (
-            dict(attention_backend="splash", attention_dropout=0.0),
-            "streams=2 needs attention_backend=xla or chunked, got splash",
-        ),
-        (dict(attention_backend="flash"), "needs attention_backend=xla or chunked, got flash"),
-        (dict(relative_buckets=1), "streams=2 needs relative_buckets of 2 or more, got 1"),
-        (dict(relative_max_distance=16), "streams=2 needs relative_max_distance over 16"),
-        (
-            dict(decoder_embeddings="tokens"),
-            "decoder_embeddings='tokens': 'shared', 'shared_tokens' or 'separate' is needed",
-        ),
-    ],
-)
-def test_values_that_do_not_fit_are_refused(change, message):
-    with pytest.raises(UserError, match=message):
-        CONFIG.replace(**change)
-
-
-def test_each_model_has_its_class():
-    with pytest.raises(UserError, match="has no predicting streams; set streams"):
-        NgramSeq2Seq(CONFIG.replace(streams=0))
-    with pytest.raises(
-        UserError, match="has an n-stream decoder; use NgramSeq2Seq or set streams=0"
-    ):
-        Seq2Seq(CONFIG)

@@ -31,19 +31,10 @@ def test_mesh_sizes():
     assert dict(make_mesh(MeshConfig(), jax.devices()[:3]).shape)["data"] == 3
 
 
-@pytest.mark.parametrize(
-    "config, message",
-    [
-        (MeshConfig(3, -1, 1), "data=3 x fsdp=-1 x tensor=1 does not divide 8 devices"),
-        (MeshConfig(4, 4, 1), "needs 16 devices, 8 are there"),
-        (MeshConfig(-1, -1, 1), "at most one size is -1"),
-    ],
-)
-def test_mesh_refusals(config, message):
-    with pytest.raises(UserError, match=message):
-        make_mesh(config)
-    with pytest.raises(UserError, match="mesh: data=0: a number of 1 or more"):
-        MeshConfig(0, 1, 1)
+@pytest.mark.parametrize("sizes", [(3, -1, 1), (4, 4, 1), (-1, -1, 1)])
+def test_mesh_refusals(sizes):
+    with pytest.raises(UserError, match="mesh data=.* does not fit 8 devices"):
+        make_mesh(MeshConfig(*sizes))
 
 
 @pytest.mark.parametrize("name", ["xlm_15", "xlmr_large"])

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny
-from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
-from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.seq2seq import Seq2Seq
 
 SOURCE, TARGET, VOCAB = 6, 5, 30
@@ -61,24 +58,6 @@ def states(model, params, rows, **shifts):
         params, rows, AttentionSpec(bidirectional), shift_BLD=shifts.get("source")
     )
     return model.decode(params, rows, memory, shift_BTD=shifts.get("target"))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_parameters_are_counted_and_have_their_places(kind):
-    model = Seq2Seq(config_of(kind))
-    params = model.abstract()
-    assert sum(x.size for x in jax.tree.leaves(params)) == count_parameters(model.config)
-    shapes = jax.tree.map(lambda x: len(x.shape), params)
-    axes = jax.tree.map(len, model.logical_axes(), is_leaf=lambda x: isinstance(x, tuple))
-    assert shapes == axes
-    assert ("decoder_embeddings" in params, "decoder_head" in params) == ((kind == "separate",) * 2)
-    assert ("attention" in params["decoder"]["layers"]) == (kind != "tied")
-    assert params["decoder"]["layers"]["cross_attention"]["attention"]["query"]["kernel"].shape == (
-        2,
-        16,
-        2,
-        8,
-    )
 
 
 @pytest.mark.parametrize("kind", ["shared", pytest.param("separate", marks=pytest.mark.long)])
@@ -159,16 +138,3 @@ def test_heads_and_scale():
     model, params = model_of("separate")
     _, table, _ = model.decoder_head(params, h)
     np.testing.assert_array_equal(table, params["decoder_embeddings"]["tokens"]["embedding"])
-
-
-def test_refusals():
-    with pytest.raises(
-        UserError, match="tied_self_attention needs decoder_layers from 1 to layers=2, got 3"
-    ):
-        preset("tiny", layers=2, decoder_layers=3, tied_self_attention=True)
-    with pytest.raises(UserError, match="decoder_layers=2, and an Encoder has no decoder"):
-        Encoder(config_of("shared"))
-    model, params = model_of("shared")
-    long = {name: jnp.ones((1, 17), jnp.int32) for name in batch()}
-    with pytest.raises(UserError, match="rows of 17 tokens do not fit model tiny"):
-        model.decode(params, long, jnp.zeros((1, 17, 16)))

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import tiny
 from tests.helpers.reference import pack
 from xlingjax.model import attention
-from xlingjax.model.attention import AttentionSpec, Refused, attend, bind
+from xlingjax.model.attention import AttentionSpec, Refused, bind
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields, bidirectional, causal
@@ -32,7 +32,8 @@ MESHES = {
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
     monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
-    monkeypatch.setitem(attention._COMPUTE, "splash", partial(attention._splash, interpret=True))
+    interpreted = partial(attention._splash, interpret=True)
+    monkeypatch.setitem(attention._BACKENDS, "splash", (attention._prepare_splash, interpreted))
 
 
 def fields_of(packs):
@@ -158,48 +159,15 @@ def test_a_model_with_a_decoder_has_the_parameters_that_it_has_on_xla():
 # --- what it refuses ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rows, lengths, mesh, message",
-    [
-        (
-            8,
-            (96, 96),
-            "data",
-            "rows of a multiple of 128 tokens, not of 96; make them 128 long .LENGTH., or use xla",
-        ),
-        (8, (128, 200), None, "rows of a multiple of 128 tokens, not of 200; make them 256 long"),
-        (
-            12,
-            (128, 128),
-            "data",
-            "cannot spread 12 rows over mesh data=8 x fsdp=1; .* a multiple of 8 rows",
-        ),
-        (
-            6,
-            (128, 128),
-            "all",
-            "cannot spread 6 rows over mesh data=2 x fsdp=2; .* a multiple of 4 rows",
-        ),
-    ],
-)
-def test_rows_that_the_kernel_cannot_take_are_refused(rows, lengths, mesh, message):
-    fields = [fields_of(np.ones((rows, length), np.int32)) for length in lengths]
-    with pytest.raises(Refused, match=f"attention backend splash .*{message}"):
-        bind(
-            SPECS["bidirectional"],
-            *fields,
-            "splash",
-            0.0,
-            None if mesh is None else make_mesh(MESHES[mesh]),
-        )
-
-
-def test_float16_is_refused():
-    qkv = [jnp.zeros((1, 128, 2, 8), jnp.float16)] * 3
-    with pytest.raises(
-        Refused, match="splash does not compute in float16; set dtype=bfloat16 or use xla"
+def test_rows_that_the_kernel_cannot_take_are_refused():
+    fields = {shape: fields_of(np.ones(shape, np.int32)) for shape in ((8, 96), (12, 128))}
+    for shape, mesh, message in (
+        ((8, 96), None, "takes rows of 128 n tokens, .* not of 96: change LENGTH; use xla"),
+        ((12, 128), "data", "cannot spread 12 rows over 8 devices"),
     ):
-        attend(SPECS["causal"], *qkv, fields_of(np.ones((1, 128), np.int32)), "splash")
+        with pytest.raises(Refused, match=f"attention backend splash {message}"):
+            both = fields[shape], fields[shape]
+            bind(SPECS["bidirectional"], *both, "splash", 0.0, mesh and make_mesh(MESHES[mesh]))
 
 
 @pytest.mark.parametrize("backend", ["cudnn", "splash"])

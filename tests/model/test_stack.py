@@ -196,12 +196,3 @@ def test_rows_stay_on_their_devices_when_parameters_are_split():
         step(params, batch),
         one,
     )
-
-
-def test_rows_that_do_not_divide_are_left_alone():
-    mesh = make_mesh(MeshConfig(data=8))
-    model = Encoder(CONFIG, mesh)
-    shape = jax.eval_shape(
-        lambda p: model.encode(p, tiny.batch("mlm", rows=3, length=8), SPEC), model.abstract()
-    )
-    assert shape.shape == (3, 8, 16)

@@ -13,12 +13,8 @@ from xlingjax.model.build import build_model
 from xlingjax.model.decoding import Decoding, Texts
 from xlingjax.objectives import back_translation
 from xlingjax.objectives.back_translation import BackTranslation
-from xlingjax.objectives.finetuning import Classification, PlugIn
-from xlingjax.objectives.plug_in import PlugInSpans
-from xlingjax.objectives.plugged import first_columns, side_languages
 from xlingjax.objectives.retrieval import HardestNegative
-from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.objectives.unicoder import CLPC, DAN
+from xlingjax.objectives.unicoder import DAN
 
 MODEL = types.SimpleNamespace()
 
@@ -47,116 +43,9 @@ def nll(logits, target):
     return np.log(np.exp(logits).sum()) - logits[target]
 
 
-def test_a_labelled_text_counts_for_the_language_of_its_first_token(monkeypatch):
-    logits = np.array([[1.0, 2.0], [0.5, -1.0], [9.0, 9.0]], np.float32)
-    batch = {
-        "labels": np.array([1, 1, 0]),
-        "example_weights": np.array([1.0, 1.0, 0.0], np.float32),
-        "language_ids": ROWS,
-    }
-    total, found, counts = by_language(giving(monkeypatch, Classification(2), logits), MODEL, batch)
-    each = [nll(logits[0], 1), nll(logits[1], 1)]
-    np.testing.assert_allclose(total, sum(each), rtol=1e-6)
-    np.testing.assert_allclose(found["loss"], [0, 0, *each], rtol=1e-6)
-    assert found["accuracy"].tolist() == [0, 0, 1, 0] and counts == [0, 0, 1, 1]
-
-
-def test_an_answer_counts_for_the_language_of_its_rows_first_token(monkeypatch):
-    logits = np.zeros((3, 3, 2), np.float32)
-    logits[0, 1, 0] = logits[0, 2, 1] = 2.0
-    batch = {
-        "start_positions": np.array([1, 0, 0]),
-        "end_positions": np.array([2, 1, 0]),
-        "example_weights": np.array([1.0, 1.0, 0.0], np.float32),
-        "language_ids": ROWS,
-    }
-    total, found, counts = by_language(giving(monkeypatch, SpanQA(), logits), MODEL, batch)
-    sure, even = np.log(np.exp(2.0) + 2) - 2.0, np.log(3.0)
-    np.testing.assert_allclose(total, sure + even, rtol=1e-6)
-    np.testing.assert_allclose(found["loss"], [0, 0, sure, even], rtol=1e-6)
-    assert found["accuracy"].tolist() == [0, 0, 1, 0] and counts == [0, 0, 1, 1]
-
-
 # Two texts to a row, each padded by itself: the second begins in column 2.
 SIDES = np.array([[0, 0, 1, 1, 0], [0, 0, 1, 0, 0]])
 BOTH = np.array([[2, 0, 1, 3, 0], [0, 3, 2, 1, 1]])
-
-
-def test_the_languages_of_two_texts_are_those_of_their_first_tokens():
-    batch = {"sides": SIDES, "language_ids": BOTH}
-    first, second = first_columns(batch)
-    assert (first.tolist(), second.tolist()) == ([[0], [0]], [[2], [2]])
-    assert side_languages(batch).tolist() == [2, 0, 1, 2]
-
-
-def test_both_texts_of_a_row_are_predictions(monkeypatch):
-    x = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 3.0]], np.float32)
-    y = np.array([[0.0, 2.0, 0.0], [5.0, 5.0, 5.0]], np.float32)
-    batch = {
-        "labels": np.array([1, 2]),
-        "example_weights": np.array([1.0, 0.0], np.float32),
-        "language_ids": BOTH,
-        "sides": SIDES,
-    }
-    objective = giving(monkeypatch, PlugIn(3), (x, y))
-    total, found, counts = by_language(objective, MODEL, batch)
-    each = [nll(x[0], 1), nll(y[0], 1)]
-    np.testing.assert_allclose(total, sum(each), rtol=1e-6)
-    np.testing.assert_allclose(found["loss"], [0, each[1], each[0], 0], rtol=1e-6)
-    assert found["accuracy"].tolist() == [0, 1, 0, 0] and counts == [0, 1, 1, 0]
-    assert float(objective.weights(batch)["plug_in"]) == 2
-
-
-def test_each_text_of_a_row_has_an_answer_of_its_own(monkeypatch):
-    logits = np.zeros((2, 5, 2), np.float32)
-    logits[0, 3] = 4.0
-    batch = {
-        "start_positions": np.array([1, 0]),
-        "end_positions": np.array([1, 0]),
-        "beside_start_positions": np.array([3, 2]),
-        "beside_end_positions": np.array([3, 2]),
-        "example_weights": np.array([1.0, 0.0], np.float32),
-        "language_ids": BOTH,
-        "sides": SIDES,
-    }
-    objective = giving(monkeypatch, PlugInSpans(), logits)
-    total, found, counts = by_language(objective, MODEL, batch)
-    # Of side 0 the three columns are alike (one is padding), of side 1 one is sure.
-    x, y = np.log(3.0), np.log(np.exp(4.0) + 1) - 4.0
-    np.testing.assert_allclose(total, x + y, rtol=1e-5)
-    np.testing.assert_allclose(found["loss"], [0, y, x, 0], rtol=1e-5)
-    assert found["accuracy"].tolist() == [0, 1, 0, 0] and counts == [0, 1, 1, 0]
-    assert float(objective.weights(batch)["plug_in_spans"]) == 2
-
-
-def test_a_pair_to_judge_counts_for_the_language_of_its_second_text(monkeypatch):
-    batch = {
-        "labels": np.array([1, 0, 1]),
-        "example_weights": np.array([1.0, 1.0, 0.0], np.float32),
-        "language_ids": np.array([[3, 3, 1, 1, 0], [3, 3, 0, 0, 0], [0, 0, 0, 0, 0]]),
-        "sides": np.array([[0, 0, 1, 1, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]),
-    }
-    states = np.arange(30, dtype=np.float32).reshape(3, 5, 2)
-    logits = np.array([0.0, -2.0, 1.0], np.float32)
-    read = []
-
-    def classify_paraphrase(params, states, rng):
-        read.append(np.asarray(states))
-        return logits
-
-    model = types.SimpleNamespace(
-        encode=lambda *_, **__: states, classify_paraphrase=classify_paraphrase
-    )
-    total, found, counts = by_language(CLPC(), model, batch)
-    np.testing.assert_array_equal(read[0], states[:, :1])
-    each = [np.log(2.0), np.log1p(np.exp(-2.0))]
-    np.testing.assert_allclose(total, sum(each), rtol=1e-6)
-    np.testing.assert_allclose(found["loss"], [each[1], each[0], 0, 0], rtol=1e-6)
-    # What is undecided is not right.
-    assert found["accuracy"].tolist() == [1, 0, 0, 0] and counts == [1, 1, 0, 0]
-    (one,) = CLPC().predictions(model, {}, batch).values()
-    assert one.columns.tolist() == [[0], [0], [0]]
-    np.testing.assert_array_equal(one.languages, [[1], [0], [-1]])
 
 
 PAIRS = {
@@ -259,19 +148,6 @@ def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():
     )
     assert one == same and len({one, turned, longer}) == 3
     assert len({*numbers([([], [a, b]) for a in range(30) for b in range(30)])}) == 900
-
-
-def test_the_number_of_a_text_is_xxhashs_mix_of_its_words_and_their_places():
-    """Its primes and shifts (XXH32), summed over the words: few texts have the number of others."""
-    ids, packs = np.array([[7, 30, 31, 9, 2]]), np.array([[1, 1, 1, 1, 0]])
-    batch = {"input_ids": ids, "pack_ids": packs, "sides": np.array([[0, 1, 1, 1, 0]])}
-    for side, words in ((0, [7]), (1, [30, 31, 9])):
-        total = 0
-        for place, word in enumerate(words, 1):
-            mixed = ((word + 1) * 2654435761 ^ place * 2246822519) % 2**32
-            mixed = (mixed ^ mixed >> 15) * 3266489917 % 2**32
-            total += mixed ^ mixed >> 13
-        assert HardestNegative._texts(batch, side).tolist() == [total % 2**32]
 
 
 # --- Back-translation -----------------------------------------------------------------------------

@@ -8,20 +8,18 @@ import pkgutil
 import pytest
 
 from xlingjax import objectives, preprocessors
-from xlingjax.objectives import base, losses
+from xlingjax.objectives import plug_in
 from xlingjax.objectives.back_translation import BackTranslation
-from xlingjax.objectives.base import CHUNK, Objective, TokenObjective
+from xlingjax.objectives.base import CHUNK, LabelObjective, Objective, TokenObjective
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
-from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
+from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
+from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.objectives.retrieval import HardestNegative
-from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.objectives.xlm import CLM, MLM, TLM
-from xlingjax.training import step
 
 PLUGGED_IN = ("cross_attention",)
 ADDS = {
@@ -94,24 +92,6 @@ def test_the_settings_and_the_coefficients_of_an_objective(kind):
     assert hash(objective) == hash(made(kind))
 
 
-FUNCTIONS = {
-    base.token_loss: {"head": None, "smoothing": 0.0},
-    base.at_slots: {"slots": slice(None)},
-    losses.cross_entropy: {"chunk": 0, "smoothing": 0.0},
-    losses.best_ids: {"banned": None, "chunk": 0, "key": None},
-    VECO.states: {"h_rng": None, "s_rng": None, "shift_BLD": None, "texts": 1},
-    Classification.of_task: {"apart": False},
-    step.train_step: {"stage": 0},
-}
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
-def test_what_functions_do_where_nothing_is_said(function):
-    parameters = inspect.signature(function).parameters.values()
-    found = {one.name: one.default for one in parameters if one.default is not one.empty}
-    assert found == FUNCTIONS[function]
-
-
 def classes():
     for room in (objectives, preprocessors):
         for found in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
@@ -123,7 +103,7 @@ def classes():
 
 def test_every_objective_is_in_this_table():
     found = {kind for kind in classes() if issubclass(kind, Objective)}
-    assert found == {*SETTINGS, Objective, TokenObjective}
+    assert found == {*SETTINGS, Objective, TokenObjective, LabelObjective, plug_in._Plugged}
 
 
 def test_what_a_program_was_compiled_for_cannot_change_under_it():

@@ -11,10 +11,9 @@ import pytest
 from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch
 from xlingjax.model.build import build_model
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
-from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
+from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
+from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.objectives.retrieval import HardestNegative
-from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLPC, CLWR
 from xlingjax.objectives.veco import VECO
@@ -198,5 +197,5 @@ def test_a_head_is_that_of_its_task():
         classify=lambda *_, task, **__: asked.append(task),
     )
     for task, labels in (("a", 3), ("b", 2)):
-        Classification.of_task(task, labels).logits(model, {}, {})
+        Classification(labels, task=task).logits(model, {}, {})
     assert asked == ["a", "b"]

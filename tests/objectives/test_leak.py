@@ -26,7 +26,7 @@ from xlingjax.model.masks import (
     valid_keys,
 )
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.objectives.leak import as_read, prediction_visibility, reachable, visibility
+from xlingjax.objectives.leak import prediction_visibility, reachable, visibility
 from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
@@ -165,7 +165,8 @@ def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
     random_parameters, generators, name, packed
 ):
     model = generators[name] if name in tiny.GENERATED else random_parameters
-    objective, batch = as_read(tiny.objective(name), *model, make_batch(name, packed))
+    objective, batch = tiny.objective(name).as_read(*model, make_batch(name, packed))
+    batch = {field: np.asarray(values) for field, values in batch.items()}
     found = prediction_visibility(objective, *model, batch)
     batch = {field: np.asarray(values) for field, values in objective.words(batch).items()}
     assert set(found) >= set(objective.coefficients)
@@ -217,7 +218,8 @@ def long_rows():
 def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch):
     """The kernel interpreted on CPU, over two layers and packed rows."""
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    monkeypatch.setitem(attention._COMPUTE, "splash", partial(attention._splash, interpret=True))
+    interpreted = partial(attention._splash, interpret=True)
+    monkeypatch.setitem(attention._BACKENDS, "splash", (attention._prepare_splash, interpreted))
     model = Encoder(long_rows[0].config.replace(attention_backend="splash"))
     batch = pack(tiny.batch(name, rows=3, length=64, vocab=90), side_by_side=False)
     seen = prediction_visibility(tiny.objective(name), model, long_rows[1], batch)[name]
@@ -240,7 +242,8 @@ def test_blocks_leak_nothing_under_the_masks_of_pairs(name, backend, monkeypatch
     monkeypatch.setattr(chunked, "BLOCK", 32)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
-    monkeypatch.setitem(attention._COMPUTE, "flash", partial(attention._flash, interpret=True))
+    interpreted = partial(attention._flash, interpret=True)
+    monkeypatch.setitem(attention._BACKENDS, "flash", (attention._prepare_flash, interpreted))
     model, params = random_model(CONFIG.replace(max_positions=256, attention_backend=backend))
     batch = tiny.batch(name, rows=3, length=128, vocab=90)
     for term, seen in prediction_visibility(tiny.objective(name), model, params, batch).items():

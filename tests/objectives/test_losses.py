@@ -85,21 +85,6 @@ def test_loss_and_gradients_equal_numpy(inputs, chunk):
     np.testing.assert_allclose(evaluated.nll_T, nll, atol=2e-6)
 
 
-def test_perplexity_of_a_uniform_model_is_the_true_vocabulary():
-    """Padding rows take no probability: 50, not 64."""
-    zeros = jnp.zeros((ROWS, DIM))
-    out = cross_entropy(
-        jnp.ones((4, DIM)),
-        zeros,
-        jnp.zeros(ROWS),
-        jnp.arange(4),
-        jnp.ones(4),
-        vocab_size=VOCAB,
-        chunk=2,
-    )
-    np.testing.assert_allclose(jnp.exp(out.loss / 4), VOCAB, rtol=1e-6)
-
-
 def test_huge_logits_stay_finite(inputs):
     h, table, bias, targets, weights = inputs
     loss = lambda h: cross_entropy(h, table, bias, targets, weights, vocab_size=VOCAB).loss  # noqa: E731
@@ -192,17 +177,6 @@ def test_split_over_devices_equals_one_device_and_never_gathers_logits(chunk):
     ]
     assert gathers
     assert max(sizes) <= most
-
-
-@pytest.mark.parametrize(("chunk", "loops"), [(TOKENS, False), (11, True)])
-def test_a_single_chunk_runs_without_a_loop(inputs, chunk, loops):
-    """XLA could not fuse across one."""
-
-    def loss(h):
-        return cross_entropy(h, *inputs[1:], vocab_size=VOCAB, chunk=chunk).loss
-
-    text = jax.jit(jax.grad(loss)).lower(inputs[0]).compile().as_text()
-    assert (" while(" in text) == loops
 
 
 def test_gather_positions_and_its_gradient():

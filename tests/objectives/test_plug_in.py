@@ -9,12 +9,8 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
-from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.finetuning import Classification, PlugIn
-from xlingjax.objectives.leak import visibility
-from xlingjax.objectives.veco import as_two_texts
+from xlingjax.objectives.plug_in import PlugIn
 
 PLUGGED = CONFIG.replace(num_labels=3, classifier="plug_in")
 OBJECTIVE = PlugIn(3)
@@ -88,69 +84,6 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
 
 
 @pytest.mark.long
-def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
-    model, params = model_and_params
-    total = jax.jit(
-        jax.value_and_grad(
-            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"]
-        )
-    )
-    other_row = changed(batch, 2, 0) | {"labels": batch["labels"] + np.array([0, 0, -1], np.int32)}
-    (a, grad_a), (b, grad_b) = total(params, batch), total(params, other_row)
-    assert a == b
-    jax.tree.map(np.testing.assert_array_equal, grad_a, grad_b)
-    cross = grad_a["encoder"]["layers"]["cross_attention"]
-    assert (
-        min(np.abs(leaf).max() for leaf in jax.tree.leaves(cross["norm"])) > 1e-4
-    )  # it is trained
-    empty = {
-        name: np.where(np.arange(3)[(...,) + (None,) * (v.ndim - 1)] == 2, 0, v)
-        for name, v in batch.items()
-    }
-    c, grad_c = total(
-        params, {name: values.astype(batch[name].dtype) for name, values in empty.items()}
-    )
-    np.testing.assert_allclose(c, a, rtol=1e-6)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grad_c))
-
-
-def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatch):
-    """H of a side moves with the words of that side alone; S, and so the logits, with those of
-    both."""
-    model, params = model_and_params
-    two = {name: np.asarray(value) for name, value in as_two_texts(batch).items()}
-    seen = visibility(model, params, two, OBJECTIVE.attention())
-    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-    real = batch["pack_ids"] > 0
-    same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
-    np.testing.assert_array_equal(
-        seen.moved, (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool)
-    )
-    used = []
-    encode = Encoder.encode
-
-    def watched(self, params, batch, spec, *, memory=None, **options):
-        used.append((spec, memory and memory[1]))
-        return encode(self, params, batch, spec, memory=memory, **options)
-
-    monkeypatch.setattr(Encoder, "encode", watched)
-    OBJECTIVE.logits(model, params, batch)
-    stated = OBJECTIVE.masks()
-    specs = AttentionSpec(stated["self-attention"]), AttentionSpec(stated["cross-attention"])
-    assert (
-        list(stated) == ["self-attention", "cross-attention"] and OBJECTIVE.attention() == specs[0]
-    )
-    assert used == [(specs[0], None), specs]
-
-
-def test_each_side_is_classified_with_the_other_and_with_no_other_row(logits, batch):
-    before = np.asarray(logits(batch))
-    for side in (0, 1):
-        moved = np.abs(np.asarray(logits(changed(batch, 0, side))) - before).max(-1)
-        assert (moved[:, 0] > 1e-6).all() and (moved[:, 1:] == 0).all()
-
-
-@pytest.mark.long
 def test_a_side_knows_the_other_through_its_final_states_alone(
     model_and_params, batch, monkeypatch
 ):
@@ -182,30 +115,3 @@ def test_a_side_knows_the_other_through_its_final_states_alone(
     np.testing.assert_allclose(
         values[:2], values[2:], rtol=1e-6
     )  # two programs, which round in their own ways
-
-
-def test_dropout_differs_between_sides_and_only_with_a_key(batch):
-    model, params = random_model(PLUGGED.replace(classifier_dropout=0.5))
-    drawn = jax.jit(lambda key=None: jnp.stack(OBJECTIVE.logits(model, params, batch, key)))
-    assert (drawn() == drawn()).all()
-    a, b = np.asarray(drawn(jax.random.key(0))), np.asarray(drawn(jax.random.key(1)))
-    assert np.abs(a - b).max() > 1e-2 and (a == np.asarray(drawn(jax.random.key(0)))).all()
-
-
-def test_models_that_do_not_fit_are_refused(model_and_params, batch):
-    def refused(objective, part, **changes):
-        model = Encoder(PLUGGED.replace(**changes))
-        with pytest.raises(UserError, match=part):
-            jax.eval_shape(
-                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
-            )
-
-    refused(PlugIn(3), "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
-    refused(PlugIn(2), "num_labels=3.*2 labels")
-    refused(PlugIn(3), "classifier='xlmr'", classifier="xlmr")
-    refused(Classification(3), "'plug_in'.*gin/runs/plug_in.gin")
-    refused(Classification(3), "'tagging'.*gin/runs/tagging.gin", classifier="tagging")
-
-
-def test_reads_what_it_reads(batch):
-    assert set(batch) == set(OBJECTIVE.reads)

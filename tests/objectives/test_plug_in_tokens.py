@@ -1,24 +1,13 @@
 """Plug-in fine-tuning of tags and of spans: [H; S] of every token, of both sides of a row."""
 
-from functools import partial
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
-from tests.training.test_step import assert_close, step_of
 from xlingjax.data.features import check_batch
-from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.encoder import Encoder
-from xlingjax.model.partition import MeshConfig
-from xlingjax.objectives.finetuning import Classification
-from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
-from xlingjax.objectives.veco import as_two_texts
 
 TAGS = 3
 CONFIGS = {
@@ -127,108 +116,6 @@ def test_loss_of_spans_equals_numpy():
     total, count = loss.metrics["plug_in_spans/loss_by_language"]
     np.testing.assert_allclose(total, np.bincount(languages, losses, LANGUAGES), rtol=2e-5)
     np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
-
-
-@BOTH
-def test_the_masks_stated_are_the_masks_used(name, monkeypatch):
-    model, params = random_model(CONFIGS[name])
-    batch, objective = make(name), OBJECTIVES[name]
-    two = {field: np.asarray(value) for field, value in as_two_texts(batch).items()}
-    seen = visibility(model, params, two, objective.attention())
-    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-    real = batch["pack_ids"] > 0
-    same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
-    np.testing.assert_array_equal(
-        seen.moved, (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool)
-    )
-    used = []
-    encode = Encoder.encode
-
-    def watched(self, params, batch, spec, *, memory=None, **options):
-        used.append((spec, memory and memory[1]))
-        return encode(self, params, batch, spec, memory=memory, **options)
-
-    monkeypatch.setattr(Encoder, "encode", watched)
-    objective.logits(model, params, batch)
-    stated = objective.masks()
-    specs = AttentionSpec(stated["self-attention"]), AttentionSpec(stated["cross-attention"])
-    assert objective.attention() == specs[0]
-    assert used == [(specs[0], None), specs]
-
-
-@BOTH
-def test_a_side_knows_the_other_through_its_final_states_alone(name, monkeypatch):
-    """x's logits change with y's words; with H of the other side held constant no gradient of them
-    reaches y's words, without it does."""
-    model, params = random_model(CONFIGS[name])
-    batch, encode = make(name), Encoder.encode
-    objective = OBJECTIVES[name]
-    moved = batch | {"input_ids": batch["input_ids"].copy()}
-    second = int(batch["sides"][0].argmax()) + 1
-    moved["input_ids"][0, second] = 14 + (moved["input_ids"][0, second] - 13) % 70
-    run = jax.jit(partial(objective.logits, model, params))
-    of_x = (batch["sides"] == 0) & (batch["pack_ids"] > 0)
-    if name == "plug_in_spans":
-        of_x &= batch["answer_columns"] > 0
-    change = np.abs(np.asarray(run(batch)) - np.asarray(run(moved))).max(-1)
-    assert change[0][of_x[0]].min() > 1e-6 and change[1:].max() == 0
-
-    def total(shift, side, objective):
-        monkeypatch.setattr(
-            Encoder,
-            "encode",
-            lambda *arguments, **options: encode(*arguments, **options | {"shift_BLD": shift}),
-        )
-        logits = objective.logits(model, params, batch)
-        chosen = (batch["sides"] == side) & (batch["pack_ids"] > 0)
-        if name == "plug_in_spans":
-            chosen = chosen & (batch["answer_columns"] > 0)
-        return jnp.where(chosen[..., None], logits, 0).sum()
-
-    shift = np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
-    real = batch["pack_ids"] > 0
-    for stop in (True, False):
-        kind = type(objective)
-        options = {"num_labels": TAGS} if name == "plug_in_tagging" else {}
-        gradient_of = jax.jit(
-            jax.grad(partial(total, objective=kind(**options, stop_gradient=stop)))
-        )
-        for side in (0, 1):
-            size = np.abs(gradient_of(shift, side)).max(-1)
-            assert size[real & (batch["sides"] == side)].min() > 1e-6
-            assert (size[real & (batch["sides"] != side)].max() == 0) == stop
-
-
-@BOTH
-@pytest.mark.long
-def test_four_microbatches_over_eight_devices_change_nothing(name):
-    model, params = random_model(CONFIGS[name])
-    objective, rows = OBJECTIVES[name], make(name, rows=16)
-    state, step = step_of(model, params, objective)
-    expected, expected_sums = step(state, rows)
-    state, step = step_of(model, params, objective, MeshConfig(2, 2, 2), microbatches=4)
-    state, sums = step(state, rows)
-    assert_close(state.params, expected.params)
-    assert_close(sums, expected_sums)
-    head = expected.params["classifier"]["out"]["kernel"]
-    assert np.abs(np.asarray(head) - np.asarray(params["classifier"]["out"]["kernel"])).max() > 5e-3
-
-
-@BOTH
-def test_models_that_do_not_fit_are_refused(name):
-    batch, objective = make(name), OBJECTIVES[name]
-
-    def refused(objective, part, **changes):
-        model = Encoder(CONFIGS[name].replace(**changes))
-        with pytest.raises(UserError, match=part):
-            jax.eval_shape(
-                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
-            )
-
-    refused(objective, "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
-    refused(objective, "num_labels=5.*needs classifier", num_labels=5)
-    refused(objective, f"classifier='plug_in'.*needs classifier=\"{name}\"", classifier="plug_in")
-    refused(Classification(CONFIGS[name].num_labels), f"'{name}' is of `xlingjax finetune --task`")
 
 
 @BOTH

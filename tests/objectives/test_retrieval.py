@@ -6,18 +6,14 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers import made, tiny, tiny_run
+from tests.helpers import made, tiny
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
-from xlingjax.data.batches.loader import array_source
-from xlingjax.errors import UserError
 from xlingjax.inference.encode import pooling_weights
 from xlingjax.model.flops import flops_per_token
 from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
-from xlingjax.training.checkpoint import CheckpointConfig
-from xlingjax.training.feed import ObjectiveRun
 
 
 @functools.cache
@@ -108,15 +104,6 @@ def test_a_lower_layer_is_that_of_a_shorter_model_and_the_ones_above_stay_as_the
     assert float(value) != pytest.approx(float(last), rel=1e-3)
 
 
-def test_what_cannot_be_is_refused():
-    with pytest.raises(UserError, match="RETRIEVAL_LAYER=9, and the model has 2 layers"):
-        HardestNegative(layer=9).loss(*model(), pairs(), None, LANGUAGES)
-    with pytest.raises(UserError, match="scale=0: a number above 0"):
-        HardestNegative(scale=0)
-    with pytest.raises(UserError, match="layer=-1: a number of 0 or more"):
-        HardestNegative(layer=-1)
-
-
 def test_rows_are_each_text_as_sentence_retrieval_reads_it():
     before, after = made.batch(SentencePairFeatures())
     np.testing.assert_array_equal(after["input_ids"], before["input_ids"])
@@ -128,44 +115,6 @@ def test_rows_are_each_text_as_sentence_retrieval_reads_it():
                 ids = after["input_ids"][row, there]
                 assert (ids[0], ids[-1]) == (made.Xlmr.bos_id, made.Xlmr.eos_id)
                 assert after["position_ids"][row, there].tolist() == list(range(len(ids)))
-
-
-def run(workdir, **options):
-    def source():
-        batches = []
-        for seed in range(5):
-            batch = tiny.batch("clwr", seed, rows=16)
-            batches.append({name: batch[name] for name in HardestNegative().reads})
-        return array_source(batches, languages=tiny.LANGUAGES)
-
-    settings = {
-        "objectives": [ObjectiveRun(HardestNegative(), source)],
-        "checkpoint": CheckpointConfig(every=4, keep_last=9),
-        **options,
-    }
-    return tiny_run.run(workdir, **settings)
-
-
-def test_microbatches_are_refused(tmp_path):
-    with pytest.raises(UserError, match="compares the rows of a batch .* set MICROBATCHES=1"):
-        run(tmp_path, microbatches=2)
-
-
-@pytest.mark.long
-def test_eight_devices_train_what_one_does_and_a_run_goes_on_bitwise(tmp_path):
-    """The negatives are those of the whole batch, on whichever device they lie."""
-    import shutil
-
-    one = run(tmp_path / "one")
-    expected = tiny_run.flat(one.params)
-    eight = tiny_run.flat(run(tmp_path / "eight", mesh=(8, 1, 1)).params)
-    for name, value in expected.items():
-        np.testing.assert_allclose(eight[name], value, atol=2e-5, err_msg=name)
-    for step in (8, 9):
-        shutil.rmtree(tmp_path / "one" / "checkpoints" / str(step))
-    again = tiny_run.flat(run(tmp_path / "one").params)
-    for name, value in expected.items():
-        np.testing.assert_array_equal(again[name], value, err_msg=name)
 
 
 def test_any_layer_from_the_embeddings_on_and_a_cost_without_words():

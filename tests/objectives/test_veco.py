@@ -3,14 +3,10 @@ import numpy as np
 import pytest
 
 from tests.helpers import numpy_transformer as transformer
-from tests.helpers import tiny
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import own_side
-from xlingjax.objectives.base import token_loss
 from xlingjax.objectives.leak import prediction_visibility
+from xlingjax.objectives.losses import cross_entropy
 from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
 
 OBJECTIVE = VECO(tlm=True)
@@ -150,7 +146,9 @@ def gradient_at_inputs(model, params, batch, objective, term):
 
     def total(shift):
         found = objective.predictions(model, params, batch, None, shift)[term]
-        return token_loss(term, model, params, found, LANGUAGES, 0)[0]
+        head = model.vocab_head(params, found.states.reshape(-1, CONFIG.dim))
+        targets, weights = found.targets.reshape(-1), found.weights.reshape(-1)
+        return cross_entropy(*head, targets, weights, vocab_size=CONFIG.vocab_size).loss
 
     return np.asarray(
         jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32))
@@ -201,25 +199,6 @@ def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
         np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
 
 
-def test_every_pass_draws_its_own_dropout():
-    keys = []
-
-    class Recorder(Encoder):
-        def encode(self, params, batch, spec, *, rng, **inputs):
-            keys.append(tuple(jax.random.key_data(rng).tolist()))
-            return np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
-
-    OBJECTIVE.predictions(Recorder(CONFIG), {}, make_batch("veco"), jax.random.key(0))
-    assert len(keys) == len(set(keys)) == 3
-
-
-def test_a_model_without_the_slot_is_refused(model_and_params):
-    model = Encoder(CONFIG.replace(cross_attention=False))
-    params = tiny.params(model)
-    with pytest.raises(UserError, match="cross_attention=True"):
-        OBJECTIVE.loss(model, params, make_batch("veco"), None, LANGUAGES)
-
-
 def test_a_query_without_self_attention_is_the_models_and_the_objectives(model_and_params):
     """A state of S then knows its own word and the other side, and says so."""
     config, objective = CONFIG.replace(cross_attention_query="input"), VECO(query="input")
@@ -234,20 +213,6 @@ def test_a_query_without_self_attention_is_the_models_and_the_objectives(model_a
         assert seen.allowed[row, slot, q] and seen.allowed[row, slot, own].sum() == 1
     with pytest.raises(UserError, match="set CROSS_ATTENTION_QUERY, which sets both"):
         OBJECTIVE.loss(model, params, batch, None, LANGUAGES)
-
-
-def test_plugging_out_leaves_the_states(model_and_params):
-    """Without its cross-attention leaves the model is an encoder whose states are H, bit for
-    bit."""
-    model, params = model_and_params
-    batch = make_batch("veco")
-    layers = {k: v for k, v in params["encoder"]["layers"].items() if k != "cross_attention"}
-    out = {**params, "encoder": {**params["encoder"], "layers": layers}}
-    plain = Encoder(CONFIG.replace(cross_attention=False))
-    h, _ = OBJECTIVE.states(model, params, batch)
-    np.testing.assert_array_equal(
-        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h
-    )
 
 
 def test_factors_are_those_of_the_terms_and_0_leaves_them_out(model_and_params):
@@ -265,19 +230,3 @@ def test_factors_are_those_of_the_terms_and_0_leaves_them_out(model_and_params):
     assert [*some] == [*coefficients] == [*objective.evidence()] == [*objective.weights(batch)]
     for term, value in some.items():
         np.testing.assert_allclose(value, whole[term], rtol=1e-6)
-
-
-def test_refusals_of_factors():
-    with pytest.raises(UserError, match="veco: factors of 'plugin': the terms are plug_out, plug_"):
-        VECO(factors=(("plugin", 1.0),))
-    with pytest.raises(UserError, match="ramp '5:1'"):
-        VECO(factors=(("plug_in", "5:1"),))
-    with pytest.raises(UserError, match="veco: VECO_FACTORS of tlm: ramp '5:1,1:2': write"):
-        VECO(factors=(("tlm", "5:1,1:2"),))
-    for factor in (-1.0, "0:1,5:-1", "0:1,5:nan", "inf", float("nan")):
-        with pytest.raises(UserError, match="veco: factors={'plug_in': .*}: a number of 0"):
-            VECO(factors=(("plug_in", factor),))
-    with pytest.raises(UserError, match="leaves no term; in the first phase"):
-        VECO(plug_out=False, factors=(("plug_in", 0),))
-    with pytest.raises(UserError, match="leaves no term; in the first phase"):
-        VECO(factors=tuple((kind, "0:0,5:0") for kind in ("plug_out", "plug_in")))

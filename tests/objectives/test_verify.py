@@ -1,7 +1,5 @@
-import jax
 import numpy as np
 import pytest
-from rich.console import Console
 
 from tests.helpers.reference import CONFIG, make_batch
 from xlingjax.model.attention import AttentionSpec
@@ -70,39 +68,3 @@ def test_every_stage_is_tested_on_the_first_rows_of_its_own_batch(dtype, exact):
     slots = int(batch["masked_weights"][0].sum())
     # MLM: each prediction sees all words of its row.
     assert findings[0].seen == slots * int(batch["pack_ids"][0].sum())
-
-
-def test_a_table_says_each_finding_in_full_however_narrow_the_terminal():
-    findings = [
-        Finding("a_long_objective", "a_long_term", 1234, 0, 5678, 5678, True),
-        Finding("b", "b", 7, 6, 5, 4, True),
-    ]
-    console = Console(width=90, record=True)
-    console.print(verify.table(findings, "Of random parameters"))
-    title, _, first, second = console.export_text().splitlines()
-    assert title.strip() == "Of random parameters"
-    assert first.split() == [
-        "a_long_objective",
-        "a_long_term",
-        "1,234",
-        "0",
-        "5,678",
-        "5,678",
-        "ok",
-    ]
-    assert second.split() == ["b", "b", "7", "6", "5", "4", "leaks"]
-
-
-def test_random_parameters_are_initial_ones_with_noise_of_half_their_size():
-    model = Encoder(CONFIG)
-    params = verify.random_parameters(model)
-    initial = jax.jit(model.init)(jax.random.key(0))
-    kernel = initial["encoder"]["layers"]["ffn"]["in"]["kernel"]
-    noise = jax.tree.map(lambda a, b: np.asarray(a - b), params, initial)
-    size = noise["encoder"]["layers"]["ffn"]["in"]["kernel"].std()
-    assert size == pytest.approx(0.5 * float(kernel.std()), rel=0.1)
-    # Biases start at 0, and scales alike: they get noise too, each of its own.
-    norm = noise["encoder"]["layers"]["ffn_norm"]
-    for leaf in (norm["bias"], norm["scale"]):
-        assert leaf.std() == pytest.approx(0.01, rel=0.5)
-    assert not np.array_equal(norm["bias"], norm["scale"])

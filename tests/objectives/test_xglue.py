@@ -9,7 +9,6 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import GENERATOR, LANGUAGES, NGRAM, make_batch, random_model
-from xlingjax.errors import UserError
 from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.xglue import XFNP
@@ -119,33 +118,6 @@ def test_the_papers_sums_go_over_the_whole_target():
     assert PAPERS.reads == OBJECTIVE.reads
 
 
-@pytest.mark.parametrize("skip", ["target", "runs"])
-def test_streams_see_no_word_nearer_than_their_own(skip):
-    """Stream i predicts a word from none of those that stand i or fewer before it in the text; at
-    the start of a run from nothing of the run, nor from the word in front of it, and from the
-    others of the runs before, each at its own distance."""
-    model, params = random_model(NGRAM.replace(streams=3))
-    batch = make_batch("xfnp", rows=5, length=23)
-    width = batch["input_ids"].shape[1]
-    objective = XFNP(alphas=(1.0,) * 3, skip=skip)
-    starts = 0
-    for i, seen in enumerate(prediction_visibility(objective, model, params, batch).values()):
-        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-        for row, t in np.argwhere(seen.columns >= 0).tolist():
-            offset, pack = batch["run_offsets"][row, t], batch["decoder_pack_ids"][row]
-            positions = batch["decoder_position_ids"][row]
-            at = np.flatnonzero(seen.moved[row, t, width:])
-            first = int(np.flatnonzero(pack == pack[t])[0])
-            assert at.tolist() == list(range(first, t - i + 1))
-            # What is predicted stands one behind what is read in its column.
-            away = positions[t] + 1 - positions[at]
-            assert at.size and (away > i).all()
-            if offset < i:
-                assert skip == "target" and (positions[at] < positions[t - offset]).all()
-                starts += 1
-    assert (starts > 10) == (skip == "target")
-
-
 def support(objective, model, params, batch):
     """{term: bool [B, T, words]}: is the gradient of a prediction's state for a word's embedding
     not 0?"""
@@ -218,22 +190,3 @@ def test_factor_and_alphas_multiply():
     assert XFNP(factor=2).coefficients == {"xfnp_0": 2.0, "xfnp_1": 2.0}
     ramps = XFNP(factor="0:1,100:0", alphas=(1.0, 0.5)).coefficients
     assert [float(ramp.at(50)) for ramp in ramps.values()] == [0.5, 0.25]
-
-
-def test_refusals(ngram):
-    batch, (plain, params) = make_batch("xfnp"), random_model(GENERATOR)
-    with pytest.raises(
-        UserError, match="trains 2 predicting streams .* model tiny has 0: set STREAMS=2"
-    ):
-        XFNP().predictions(plain, params, batch)
-    with pytest.raises(
-        UserError, match="trains 3 predicting streams .* model tiny has 2: set STREAMS=3"
-    ):
-        XFNP(alphas=(1.0,) * 3).predictions(*ngram, batch)
-    with pytest.raises(UserError, match="objective xfnp needs a decoder"):
-        XFNP().predictions(*random_model(), batch)
-    for alphas in ((), (0.0, 0.0), (1.0, -1.0)):
-        with pytest.raises(UserError, match="must not be all 0|a number of 0 or more"):
-            dataclasses.replace(XFNP(), alphas=alphas)
-    with pytest.raises(UserError, match="xfnp: skip=True: 'target', 'runs' or 'none' is needed"):
-        XFNP(skip=True)

@@ -159,5 +159,5 @@ def test_btmlm_needs_another_language():
         made.batch(BtmlmFeatures(targets=((0, 1.0),)))
     with pytest.raises(UserError, match="above 0 and below 1"):
         BtmlmFeatures(proportion=1.5)
-    with pytest.raises(UserError, match="placement='front' is neither behind nor scattered"):
+    with pytest.raises(UserError, match="placement='front': 'behind' or 'scattered' is needed"):
         BtmlmFeatures(placement="front")

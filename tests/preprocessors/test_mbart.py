@@ -1,13 +1,11 @@
 """VECO's mBART (VECO §7): a masked text in, its masked words or its translation out."""
 
-import jax
 import numpy as np
 import pytest
 
 from tests.helpers import made
 from tests.helpers.reference import GENERATOR, random_model
 from tests.preprocessors.test_translation import examples
-from xlingjax.errors import UserError
 from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
@@ -71,36 +69,6 @@ def test_of_a_target_that_is_the_text_the_masked_words_alone_are_paid():
         assert paid.sum() == np.ceil(0.3 * len(text))
 
 
-def test_with_random_and_kept_words_the_target_is_the_text_all_the_same():
-    found = rows_of(MaskedWordsFeatures(Masking(0.3)))
-    shown = [
-        (source[place], text[place])
-        for text, source, _, targets, _ in found
-        for place in np.flatnonzero(source != text)
-    ]
-    words = sum(len(targets) - 1 for *_, targets, _ in found)
-    assert 0 < sum(source == MASK for source, _ in shown) < len(shown) < words
-    for text, source, _, targets, _ in found:
-        changed = text[source != text].tolist()
-        assert [i for i in targets.tolist() if i in changed][: len(changed)]
-
-
-def test_a_text_that_differs_in_a_hidden_word_is_told_apart_by_the_words_behind_it_alone():
-    """No other way leads from a masked word to a prediction than the decoder's own past."""
-    features = MaskedWordsFeatures(Masking(0.3, mask=1.0, random=0.0))
-    _, batch = made.batch(features, LENGTH, languages=(1,))
-    model, params = random_model(GENERATOR.replace(vocab_size=100))
-    objective = Translation("masked_words")
-    states = jax.jit(lambda b: objective.predictions(model, params, b)["masked_words"].states)
-    other = {name: value.copy() for name, value in batch.items()}
-    # The second masked word of every row: its target, and what is read behind it.
-    other["decoder_targets"][:, 1] += 1
-    other["decoder_ids"][:, 2] += 1
-    one, two = (np.asarray(states(b)) for b in (batch, other))
-    np.testing.assert_array_equal(one[:, :2], two[:, :2])
-    assert (np.abs(one - two)[:, 2].max(-1) > 1e-4).all()
-
-
 def test_a_target_that_is_the_text_leaks_nothing():
     """tests/objectives/test_leak.py has the other one."""
     features = MaskedWordsFeatures(Masking(0.3, mask=1.0, random=0.0), "text")
@@ -138,8 +106,3 @@ def test_pairs_are_translated_both_ways_from_a_masked_source():
         of_target = (text["pack_ids"][row] > 0) & (text["sides"][row] == 1)
         assert targets == text["input_ids"][row][of_target][1:].tolist()
         assert inputs == [EOS, *targets[:-1]] and MASK not in targets
-
-
-def test_refusals():
-    with pytest.raises(UserError, match="target 'all' is neither words nor text: set target"):
-        MaskedWordsFeatures(target="all")

@@ -9,7 +9,6 @@ import pytest
 from tests.helpers.made import Xlmr
 from xlingjax.data.rows import draws as random
 from xlingjax.data.rows.draws import Draws
-from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise, Noiser, Text, cumulative_poisson
 
 MASK, PAD, EOS, BOS = Xlmr.mask_id, Xlmr.pad_id, Xlmr.eos_id, Xlmr.bos_id
@@ -216,28 +215,6 @@ def test_shuffling_moves_tokens_less_than_k_places():
     assert (moved > 50).all() and moved[1] > 5 * moved[0] and moved[2] < 0.65 * moved.sum()
 
 
-def test_dropping_and_masking_have_their_rates_and_leave_one_token():
-    text = rows(count=400)
-    content = int(np.sum(text.content))
-    dropped, masked = (
-        noised(Noise(unit="pieces", **noise), text) for noise in ({"drop": 0.1}, {"mask": 0.1})
-    )
-    check_rows(text, dropped)
-    check_rows(text, masked)
-    assert 0.09 < 1 - dropped.content.sum() / content < 0.11
-    assert 0.09 < (masked.ids == MASK).sum() / content < 0.11
-    nearly_all = noised(Noise(drop=0.99, unit="pieces"), text)
-    kept = {
-        key: sum(i not in Xlmr.special_ids for i in ids)
-        for key, (ids, _) in examples_of(nearly_all).items()
-    }
-    had = {
-        key: sum(i not in Xlmr.special_ids for i in ids)
-        for key, (ids, _) in examples_of(text).items()
-    }
-    assert all(kept[key] >= 1 for key in kept if had[key]) and np.mean([*kept.values()]) < 1.3
-
-
 def words_of(ids, language, ends=False):
     """The words of one example, each a list of pieces; a special token that is no MASK alone."""
     found = []
@@ -327,102 +304,3 @@ def distinct_rows(count=200, length=48):
     packs = (ids != PAD).astype(np.int32)
     content = (packs > 0) & ~np.isin(ids, sorted(Xlmr.special_ids))
     return Text(ids.astype(np.int32), packs, np.zeros_like(packs), content)
-
-
-def test_whole_words_move_less_than_k_places():
-    text = distinct_rows()
-    found = examples_of(noised(Noise(shuffle=3.0, unit="words"), text))
-    moved = np.zeros(5, int)
-    for key, (ids, language) in examples_of(text).items():
-        words, shuffled, before = words_of(ids, language), found[key][0], []
-        of_piece = {word[0]: word for word in words if not is_fixed(word)}
-        while shuffled:  # a word opens with the piece with which it did, and all others follow
-            word = of_piece.get(shuffled[0], shuffled[:1])
-            assert shuffled[: len(word)] == word
-            before.append(word)
-            shuffled = shuffled[len(word) :]
-        assert sorted(before) == sorted(words)
-        # Sentences end behind as many words as they did.
-        assert [is_fixed(word) for word in before] == [is_fixed(word) for word in words]
-        places = {word[0]: i for i, word in enumerate(w for w in words if not is_fixed(w))}
-        order = [places[word[0]] for word in before if not is_fixed(word)]
-        by = np.array(order) - np.arange(len(order))
-        assert np.abs(by).max() <= 2
-        moved += np.bincount(by + 2, minlength=5)
-    assert (moved > 50).all()
-
-
-def test_words_are_lost_and_hidden_whole():
-    text = distinct_rows(400)
-    lost, hidden, last = (
-        examples_of(noised(Noise(unit="words", **noise), text))
-        for noise in ({"drop": 0.1}, {"mask": 0.1}, {"drop": 0.999})
-    )
-    total = dropped = masked = longer = alone = 0
-    for key, (ids, language) in examples_of(text).items():
-        words = [word for word in words_of(ids, language) if not is_fixed(word)]
-        kept = [word for word in words if {*word} & {*lost[key][0]}]
-        assert [i for i in lost[key][0] if i not in (BOS, EOS)] == sum(kept, [])
-        assert lost[key][0].count(EOS) == 2
-        shown = hidden[key][0]
-        assert len(shown) == len(ids) and all(
-            new in (old, MASK) for old, new in zip(ids, shown, strict=True)
-        )
-        whole = [{shown[ids.index(piece)] == MASK for piece in word} for word in words]
-        assert all(len(of_word) == 1 for of_word in whole)
-        total += len(words)
-        dropped += len(words) - len(kept)
-        masked += sum(of_word == {True} for of_word in whole)
-        longer += sum(len(word) > 1 and word not in kept for word in words)
-        alone += [i for i in last[key][0] if i not in (BOS, EOS)] in words
-    assert 0.09 < dropped / total < 0.11 and 0.09 < masked / total < 0.11 and longer > 100
-    assert alone > 380  # one word, with all its pieces; rarely more
-
-
-def test_without_spaces_every_piece_is_a_word():
-    text = rows(seed=2)
-    chinese = Text(text.ids, text.pack, np.ones_like(text.pack), text.content)
-    noise = {"infill": 0.3, "shuffle": 3.0, "drop": 0.2, "mask": 0.2}
-    words, pieces = (noised(Noise(unit=unit, **noise), chinese) for unit in ("words", "pieces"))
-    np.testing.assert_array_equal(words.ids, pieces.ids)
-    words, pieces = (noised(Noise(unit=unit, **noise), text) for unit in ("words", "pieces"))
-    assert (words.ids != pieces.ids).any()
-
-
-def test_all_together_and_none():
-    text = rows()
-    same = noised(Noise(), text)
-    np.testing.assert_array_equal(same.ids, text.ids)
-    noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1)
-    every = noised(noise, text)
-    check_rows(text, every)
-    again = noised(noise, text)
-    np.testing.assert_array_equal(every.ids, again.ids)
-    assert (noised(noise, text, step=1).ids != every.ids).any()
-    with_gaps = Text(text.ids, text.pack, text.language, text.content & (text.ids % 5 > 0))
-    untouched = noised(Noise(infill=0.5, shuffle=3.0, drop=0.3, mask=0.3), with_gaps)
-    for key, (ids, _) in examples_of(text).items():  # what may not be touched stays, in its order
-        fixed = [i for i in ids if i % 5 == 0 or i in Xlmr.special_ids]
-        assert [
-            i
-            for i in examples_of(untouched)[key][0]
-            if i != MASK and (i % 5 == 0 or i in Xlmr.special_ids)
-        ] == fixed
-
-
-def test_refusals():
-    with pytest.raises(UserError, match="drop=1.0: a number from 0 to below 1"):
-        Noise(drop=1.0)
-    assert Noise(poisson=10.0).poisson == 10.0 and Noise(poisson={"en": 0.0})
-    for mean in (10.5, {"en": 3.0, "de": 10.5}):
-        with pytest.raises(UserError, match="a number from 0 to 10"):
-            Noise(poisson=mean)
-    with pytest.raises(UserError, match="poisson=-1"):
-        Noise(poisson=-1)
-    with pytest.raises(UserError, match="unit='word': 'words' or 'pieces'"):
-        Noise(unit="word")
-    for noise in (Noise(drop=0.1, unit="words"), Noise(infill=0.3)):
-        with pytest.raises(UserError, match="words are told by language; give the languages"):
-            Noiser(noise, Vocabulary, ())
-    with pytest.raises(UserError, match="no mean for 'zh'"):
-        Noiser(Noise(infill=0.3, poisson={"en": 3.0}), Vocabulary, LANGUAGES)

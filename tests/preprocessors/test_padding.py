@@ -66,24 +66,6 @@ def batch_of(features):
 
 
 @pytest.mark.parametrize("features", [*GENERATED, *ENCODED], ids=named)
-def test_columns_without_text(features):
-    batch, vocabulary = batch_of(features)
-    for side in ("", "decoder_"):
-        if f"{side}pack_ids" not in batch:
-            continue
-        used = batch[f"{side}pack_ids"] > 0
-        assert used[:, 0].all() and not used.all()
-        ids = batch["input_ids" if not side else "decoder_ids"]
-        assert (ids[~used] == vocabulary.pad_id).all()
-        assert {*batch[f"{side}language_ids"][used].tolist()} <= {1, 2}
-        for name in ("language_ids", "position_ids"):
-            assert not batch[f"{side}{name}"][~used].any(), name
-    for name in ("decoder_targets", "decoder_weights"):
-        if name in batch:
-            assert not batch[name][~used].any(), name
-
-
-@pytest.mark.parametrize("features", [*GENERATED, *ENCODED], ids=named)
 def test_a_row_that_only_fills_a_batch_is_padding_throughout(features):
     vocabulary, columns = Xlmr, features.columns(LENGTH)
     if isinstance(features, SpanCorruptionFeatures):

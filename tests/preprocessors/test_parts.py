@@ -1,25 +1,21 @@
 """What a task is trained on, from the store: the rows that its files make, made once."""
 
 import dataclasses
-import functools
 import pickle
 import shutil
 
 import numpy as np
 import pytest
 
-from tests.helpers import released
 from tests.preprocessors import test_task
 from tests.preprocessors.test_task import XNLI, Hashed
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.labelled.records import Example, learnable
 from xlingjax.data.labelled.task import read
 from xlingjax.data.store.entries import folder_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors import finetuning
 from xlingjax.preprocessors import parts as making
-from xlingjax.preprocessors.finetuning import classification_rows, pair_row, stacked
 from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import OwnFiles, Training
@@ -83,70 +79,6 @@ def test_rows_of_two_texts_are_too(folder):
     made = beside_rows(XNLI, *records, Hashed(), Reading(24), "fr", (2, 1))
     assert made["input_ids"].shape == (30, 48)
     assert_same(found, made, 2, 1)
-
-
-@functools.cache
-def released_vocabulary():
-    return Vocabulary.load(released.FOLDER)
-
-
-@released.needs_released
-@released.needs_data
-@pytest.mark.parametrize(
-    ("kind", "name", "length"),
-    [
-        ("classification", "xnli/train-en", 48),
-        ("tagging", "panx/train-ur", 16),
-        ("span_qa", "", 128),
-    ],
-)
-def test_rows_of_official_files_and_a_released_tokenizer(kind, name, length, monkeypatch, tmp_path):
-    monkeypatch.setattr(making, "CHUNK_RECORDS", 51)
-    vocabulary = released_vocabulary()
-    root = str(released.DATA / "tasks")
-    if name:
-        split, labels = "train", ("contradiction", "entailment", "neutral")
-        if kind == "tagging":
-            labels = tuple(f"{a}-{b}" for a in "BI" for b in ("PER", "ORG", "LOC")) + ("O",)
-        lines = open(f"{root}/{name}.tsv", "rb").readlines()  # noqa: SIM115
-        (tmp_path / "files.tsv").write_bytes(b"".join(lines[:1500]))
-        task = own_task(kind, split, {"ur": tmp_path / "files.tsv"}, labels)
-        data, training, part_of = "", OwnFiles(), ("own", "ur")
-        records = training.records(task, data, *part_of)
-    else:
-        task, data, part_of = task_named("xtreme/mlqa"), root, ("gold", "de")
-        task = dataclasses.replace(task, files={"train": task.files["dev"]})
-        training = Training(split="train[:60]")
-        records = learnable(read(task, data, "train[:60]", "de"))
-    reading = Reading(length, max_question=16, stride=64)
-    (found,) = stored([Part(task, data, training, reading, *part_of)], vocabulary)
-    made = task_rows(task, records, vocabulary, reading, part_of[1], 3)
-    assert len(records) >= 60 and (made["input_ids"] > 65_535).any()
-    assert_same(found, made, 3)
-    assert found.rows.sizes.max() >= length > 2 * found.rows.sizes.min()
-
-
-@pytest.mark.parametrize("layout", ["xlm", "xlmr"])
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("length", [6, 9, 24])
-def test_pairs_at_once_are_pairs_one_by_one(layout, reset, length):
-    vocabulary = test_task.toy.ToyVocabulary(layout)
-    texts = ["", "a", "a b c", "a b c d e f g h i j k l m n"]
-    examples = [Example(a, b, None) for a in texts for b in [*texts, None]]
-    made = classification_rows(examples, vocabulary, length, ("x",), 4, reset)
-    encoded = []
-    for one in examples:
-        second = None
-        if one.hypothesis is not None:
-            second = vocabulary.encode(one.hypothesis)
-        first = vocabulary.encode(one.premise)
-        encoded.append(pair_row(first, second, vocabulary, length, reset))
-    for name, values in stacked(encoded).items():
-        np.testing.assert_array_equal(made[name], values, err_msg=name)
-        assert made[name].dtype == np.int32
-    assert (made["language_ids"] == 4 * made["pack_ids"]).all()
-    with pytest.raises(UserError, match="leaves no room for a pair"):
-        classification_rows(examples, vocabulary, 4, ("x",), 4, reset)
 
 
 # --- once -----------------------------------------------------------------------------------------

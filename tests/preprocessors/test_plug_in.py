@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import own_files, toy
-from xlingjax.data.features import batch_hash, check_batch
-from xlingjax.errors import UserError
-from xlingjax.objectives.finetuning import PlugIn
+from xlingjax.data.features import check_batch
+from xlingjax.objectives.plug_in import PlugIn
 
 LABELS = ("contradiction", "entailment", "neutral")
 
@@ -72,38 +71,3 @@ def test_a_row_is_the_example_in_one_language_then_in_the_other(files):
     again = make(files, reset_positions=True).next()
     (row,) = np.flatnonzero((again["labels"] == 1) & (again["language_ids"][:, 0] == 0))
     assert again["position_ids"][row].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 0]
-
-
-def test_the_identity_tells_the_pairs_and_the_position_restores(files):
-    source = make(files, batch_size=2)
-    assert "own de 3 beside en, own fr 3 beside en" in source.identity["mixture"]
-    assert source.identity["examples"] == 6
-    source.next()
-    state, expected = source.state(), batch_hash(source.next())
-    again = make(files, batch_size=2)
-    again.restore(state)
-    assert batch_hash(again.next()) == expected
-    assert make(files, ["de"]).identity != make(files, ["fr"]).identity
-
-
-def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
-    short = write(tmp_path / "short.tsv", [("a", "b", "neutral")])
-    with pytest.raises(
-        UserError, match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line"
-    ):
-        make(files | {"en": short}, ["de"])
-    swapped = tmp_path / "swapped.tsv"
-    swapped.write_text(
-        "a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n"
-    )  # the second stands in line 3
-    with pytest.raises(
-        UserError,
-        match=r"de.tsv, line 2: label 'entailment', and 'neutral' in .*swapped.tsv, line 3",
-    ):
-        make(files | {"en": swapped}, ["de"])
-    with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
-        make(files | {"zh": files["de"]}, ["zh"])
-    with pytest.raises(
-        UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
-    ):
-        make(files, length=4)

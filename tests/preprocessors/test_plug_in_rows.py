@@ -2,24 +2,15 @@
 the same place of the translation."""
 
 import numpy as np
-import pytest
 
 from tests.helpers import toy
 from tests.preprocessors.test_span_qa import XLM, question
 from xlingjax.data.features import check_batch
-from xlingjax.data.labelled.records import Example, Tagged
-from xlingjax.errors import UserError
+from xlingjax.data.labelled.records import Tagged
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
-from xlingjax.preprocessors.finetuning import tagged_rows
-from xlingjax.preprocessors.plug_in import (
-    _middles,
-    _middles_of_parts,
-    _nearest,
-    paired_rows,
-    paired_span_rows,
-    paired_tagged_rows,
-)
-from xlingjax.preprocessors.span_qa import Window, span_rows
+from xlingjax.preprocessors.finetuning import places_of_parts, tagged_rows
+from xlingjax.preprocessors.span_qa import Window, places_of_windows, span_rows
+from xlingjax.preprocessors.task_rows import side_by_side
 
 LENGTH = 12
 SIZES = {"stride": 4, "max_question": 2}
@@ -28,13 +19,12 @@ ENGLISH = [question("tuvwxyzabcd", "cd", id="long"), question("pqrstuvwxyzc", "z
 
 
 def test_a_window_stands_beside_the_window_whose_middle_is_nearest():
-    rows, windows = paired_span_rows(GERMAN, ENGLISH, XLM, LENGTH, (0, 1), **SIZES)
     one, own = span_rows(GERMAN, XLM, LENGTH, 0, **SIZES)
     two, others = span_rows(ENGLISH, XLM, LENGTH, 1, **SIZES)
+    places = places_of_windows(own, GERMAN)
+    rows = side_by_side(one, places, two, places_of_windows(others, ENGLISH))
     check_batch(rows, PlugInSpans().reads)
-    # Rows and windows are those of the first side alone.
-    assert [window.question for window in windows] == [0, 0, 0, 1]
-    assert [window.column for window in windows] == [window.column for window in own]
+    assert [window.question for window in own] == [0, 0, 0, 1]
     for name in ("input_ids", "position_ids", "language_ids", "pack_ids", "answer_columns"):
         np.testing.assert_array_equal(rows[name][:, :LENGTH], one[name])
     # Seven pieces a window, four apart; "ab" is one. Of 16 letters the middles stand at .25, .53,
@@ -57,13 +47,6 @@ def test_a_window_stands_beside_the_window_whose_middle_is_nearest():
     assert ids[2, starts[2]] == first["c"] != ids[2, rows["start_positions"][2]] == first["o"]
 
 
-def test_test_sets_have_no_answers_on_either_side():
-    rows, _ = paired_span_rows(GERMAN, ENGLISH, XLM, LENGTH, (0, 1), answers=False, **SIZES)
-    assert not [name for name in rows if name.endswith(("start_positions", "end_positions"))]
-    with pytest.raises(UserError, match="LENGTH must be above MAX_QUESTION"):
-        paired_span_rows(GERMAN, ENGLISH, XLM, 4, (0, 1), **SIZES)
-
-
 def test_tags_of_both_sides_and_none_of_an_untagged_one():
     german = [
         Tagged(("a", "b", "c", "d", "e", "f", "g"), ()),
@@ -77,12 +60,12 @@ def test_tags_of_both_sides_and_none_of_an_untagged_one():
     ]
     tags = ("NOUN", "VERB")
     vocabulary = toy.ToyVocabulary()
-    rows = paired_tagged_rows(german, english, vocabulary, 5, tags, ("de", "en"), (0, 1))
+    own, parts = tagged_rows(german, vocabulary, 5, tags, "de", 0)
+    two, others = tagged_rows(english, vocabulary, 5, tags, "en", 1)
+    rows = side_by_side(own, places_of_parts(parts), two, places_of_parts(others))
     check_batch(rows, PlugInTagging(2).reads)
     # Three pieces a row: seven words take three rows, and four words two.
     assert rows["input_ids"].shape == (5, 10)
-    own = tagged_rows(german, vocabulary, 5, tags, "de", 0)
-    two = tagged_rows(english, vocabulary, 5, tags, "en", 1)
     np.testing.assert_array_equal(rows["input_ids"][:, :5], own["input_ids"])
     # English rows: "p q r", "t u v", "w", "x". Of the second sentence the middle, at a half, is
     # nearer to that of "t u v" (3/8) than to that of "w" (7/8).
@@ -93,33 +76,22 @@ def test_tags_of_both_sides_and_none_of_an_untagged_one():
     assert weights.tolist() == [[0, 3], [0, 3], [0, 3], [2, 3], [0, 1]]
 
 
-def test_the_middle_of_a_part_is_its_place_in_the_whole():
+def test_the_place_of_a_row_is_its_middle_in_the_whole():
     asked = [question("abcdefgh", "a"), question("abcd", "a")]
 
     def window(index, *spans):
         return Window(index, 3, np.array(spans), np.ones(len(spans), bool))
 
     windows = [window(0, (0, 1), (1, 2), (2, 6)), window(0, (6, 8)), window(1, (1, 3), (3, 4))]
-    assert _middles(windows, asked) == [(0, 3 / 8), (0, 7 / 8), (1, 2.5 / 4)]
+    assert places_of_windows(windows, asked) == [(0, 3 / 8), (0, 7 / 8), (1, 2.5 / 4)]
     parts = [(0, [1, 2, 3], []), (0, [4], []), (1, [], []), (2, [5, 6], [])]
-    assert _middles_of_parts(parts) == [(0, 1.5 / 4), (0, 3.5 / 4), (1, 0.0), (2, 0.5)]
+    assert places_of_parts(parts) == [(0, 1.5 / 4), (0, 3.5 / 4), (1, 0.0), (2, 0.5)]
 
 
-def test_of_two_parts_as_near_the_first_is_taken_and_none_of_another_example():
+def test_of_two_rows_as_near_the_first_is_taken_and_none_of_another_example():
+    places = [(0, 0.0), (0, 0.5), (0, 0.51), (1, 0.6), (1, 1.0)]
     others = [(1, 0.5), (0, 0.25), (0, 0.75), (1, 0.9)]
-    parts = [(0, 0.0), (0, 0.5), (0, 0.51), (1, 0.6), (1, 1.0)]
-    assert _nearest(parts, others).tolist() == [1, 1, 2, 0, 3]
-    assert _nearest(parts[:1], others).dtype == np.int64
-
-
-def test_each_text_has_a_language():
-    """Of two texts two: one would leave the second out."""
-    vocabulary, texts = toy.ToyVocabulary(), [Example("a", None, "x")]
-    with pytest.raises(ValueError, match="shorter"):
-        paired_rows(texts, texts, vocabulary, 6, ("x",), (0,))
-    with pytest.raises(ValueError, match="shorter"):
-        paired_span_rows(GERMAN, ENGLISH, XLM, LENGTH, (0,), **SIZES)
-    words = [Tagged(("a",), ("x",))]
-    for languages, ids in ((("de",), (0, 1)), (("de", "en"), (0,))):
-        with pytest.raises(ValueError, match="shorter"):
-            paired_tagged_rows(words, words, vocabulary, 6, ("x",), languages, ids)
+    one = {"pack_ids": np.ones((5, 1), np.int32)}
+    two = {"pack_ids": np.arange(4, dtype=np.int32)[:, None]}
+    rows = side_by_side(one, places, two, others)
+    assert rows["pack_ids"][:, 1].tolist() == [1, 1, 2, 0, 3]

@@ -12,7 +12,7 @@ from xlingjax.data.features import batch_hash, batch_shapes, check_batch
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.finetuning import SpanQA
 from xlingjax.preprocessors.span_qa import answer_pieces, maximal_context, span_rows, window_bounds
 
 
@@ -190,14 +190,7 @@ def test_characters_and_pieces_agree_in_every_script(pieces, context, answer):
 @pytest.mark.parametrize(
     "asked, message",
     [
-        (
-            question("cdef", "xy", 1, id="n-7"),
-            "question n-7: its answer 'xy' does not stand at character 1.*nor anywhere",
-        ),
-        (
-            question("cdef", "ef", 1, id="n-7"),
-            r"question n-7: .*at character 1 of its context \(it stands at 2\)",
-        ),
+        (question("cdef", "ef", 1, id="n-7"), "question n-7: its answer 'ef' does not .* 1 of its"),
         (question("cdef", "f", -1, id="n-7"), "question n-7: .*at character -1"),
         (question("cdef", "", 1, id="n-7"), "question n-7: its answer ''"),
         (Question("n-7", "a", "cdef", (), ()), "question n-7: no answer with its start"),
@@ -210,9 +203,7 @@ def test_a_question_that_cannot_be_learnt_is_refused_by_its_id(asked, message):
 
 
 def test_an_answer_without_a_piece_is_refused():
-    with pytest.raises(
-        UserError, match="question q: no piece of the vocabulary stands for its answer 'c'"
-    ):
+    with pytest.raises(UserError, match="question q: its answer 'c' .* has no piece there"):
         answer_pieces(question("cd", "c"), np.array([[0, 0], [1, 2]]))
 
 
@@ -285,21 +276,3 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     other = windows_of(files, **(options | {"stride": 2}))
     assert other.identity["reading"]["stride"] == 2
     assert other.identity["digest"] != source.identity["digest"]
-
-
-def test_faults_name_the_file_and_the_question(tmp_path):
-    path = squad(tmp_path / "de.json", [question("cdef", "xy", 1, id="n-7")])
-    options = dict(length=16, max_question=4)
-    with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
-        windows_of({"de": path}, **options)
-    unlabelled = squad(
-        tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())]
-    )
-    with pytest.raises(
-        UserError, match="en.json: 1 of 2 questions are without an answer, the first is 1 "
-    ):
-        windows_of({"en": unlabelled}, **options)
-    with pytest.raises(UserError, match="en.json.*language 'xx' is not one of the run's"):
-        windows_of({"xx": unlabelled}, **options)
-    with pytest.raises(UserError, match="^rows of 7 tokens"):  # before a file is read
-        windows_of({"de": tmp_path / "missing.json"}, length=7, max_question=4)

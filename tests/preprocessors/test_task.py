@@ -7,8 +7,7 @@ import pytest
 
 from tests.data.labelled.test_teacher import labelled
 from tests.helpers import official_files, toy
-from xlingjax.config import task as benchmark
-from xlingjax.data.labelled.records import Example, Tagged, learnable
+from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task import task_source
@@ -174,53 +173,6 @@ def test_a_question_that_cannot_be_learnt_is_named_with_its_file_and_language(tm
         task_source(task, tmp_path, training, Hashed(), ("en", "ko"), Reading(24), batch_size=2)
 
 
-def test_translations_without_labels_are_for_a_teacher(tmp_path):
-    path = tmp_path / "udpos/translate-train/train-de.mt.tsv"
-    path.parent.mkdir(parents=True)
-    path.write_text("no dogs sleep\nrun\n")
-    assert read(UDPOS, tmp_path, "translate_train", "de") == [
-        Tagged(("no", "dogs", "sleep"), ()), Tagged(("run",), ()),
-    ]  # fmt: skip
-    assert (
-        told(UDPOS, tmp_path, Training((), ("de",)))
-        == f"{path}: no labels to train xtreme/udpos on in 'de'; `--strategy teacher`, which labels"
-        " them, alone can use this file"
-    )
-    pairs = tmp_path / "XNLI-MT-1.0/multinli/multinli.train.de.tsv"
-    pairs.parent.mkdir(parents=True)
-    pairs.write_text("premise\thypo\nA\tB\n")
-    assert read(XNLI, tmp_path, "translate_train", "de") == [Example("A", "B", None)]
-    assert told(XNLI, tmp_path, Training((), ("de",))).startswith(
-        f"{pairs}: no labels to train xtreme/xnli on in 'de'"
-    )
-    path.write_text("no dogs sleep\tDET NOUN VERB\nrun\tVERB\n")
-    assert [
-        one.tags for one in Training((), ("de",)).records(UDPOS, tmp_path, "translated", "de")
-    ] == [("DET", "NOUN", "VERB"), ("VERB",)]
-
-
-def test_what_to_write_is_learnt_from_whole_files(tmp_path):
-    """A sweep without a dev set holds out a part of train: what is refused is that part, not
-    TRANSLATED."""
-    data = official_files.write(tmp_path, LANGUAGES, train=24, dev=4, test=4) / "xglue"
-    with pytest.raises(UserError, match="leave TRANSLATED, LABELLED out"):
-        benchmark.task(None, "xglue/qg", str(data), translated="de")
-    whole = "xglue/qg: TRAIN_SPLIT=train[:90%]: what to write is learnt from whole files"
-    lacks = (
-        f"{whole}, and it has no dev set below {data} to choose by: make the last lines of the"
-        " training files dev "
-    )
-    for start in (f"{whole}: make the last lines", lacks):
-        with pytest.raises(UserError) as error:
-            benchmark.task(None, "xglue/qg", str(data), split="train[:90%]")
-        assert str(error.value).startswith(start) and "TRANSLATED" not in str(error.value)
-        assert str(error.value).endswith(
-            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows"
-        )
-        for path in (data / "QG").glob("*.dev"):
-            path.unlink()
-
-
 # --- a teacher's labels ---------------------------------------------------------------------------
 
 
@@ -232,21 +184,3 @@ def test_a_tag_of_the_teacher_stands_at_its_word(folder, tmp_path):
     assert used.sum(axis=1).tolist() == [1, 3] and used[1, 1:4].all()  # behind </s>, one tag a word
     tags = [UDPOS.labels[i] for i in batch["tag_labels"][by_length[1]][1:4]]
     assert tags == ["DET", "NOUN", "VERB"] and (batch["language_ids"][:, 0] == 0).all()
-
-
-def test_all_of_gold_are_two_languages_at_least_and_all_translations_one(tmp_path):
-    root = official_files.write(tmp_path, ("de", "en"), train=4, dev=2, test=2) / "xtreme"
-    both = Training(("all",)).parts(UDPOS, root)
-    assert both == [("gold", "de"), ("gold", "en")]
-    translated = Training((), ("all",)).parts(XNLI, root)
-    assert translated == [("translated", "de")]
-    for path in root.rglob("*udpos*/*de*"):
-        path.unlink()
-    with pytest.raises(UserError, match="en has train files below .* and the strategy is"):
-        Training(("all",)).parts(UDPOS, root)
-    for path in root.rglob("*udpos*/*"):
-        path.unlink()
-    with pytest.raises(UserError, match="no language has train files"):
-        Training(("all",)).parts(UDPOS, root)
-    with pytest.raises(UserError, match="nothing to train on"):
-        Training(()).parts(UDPOS, root)

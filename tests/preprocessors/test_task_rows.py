@@ -8,7 +8,7 @@ from tests.preprocessors.test_task import READING, XNLI, Hashed
 from xlingjax.data.labelled.records import Example
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task_rows import Reading, beside_rows, count_rows, task_rows
+from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.tasks import task_named
 
 folder = test_task.folder
@@ -24,21 +24,6 @@ def test_sets_that_are_read_side_by_side_must_be_in_one_order():
         beside_rows(XNLI, first[::-1], first, Hashed(), READING, "de", (0, 1))
     with pytest.raises(UserError, match="2 examples in 'de' and 1 in 'en'"):
         beside_rows(XNLI, first, first[:1], Hashed(), READING, "de", (0, 1))
-
-
-@pytest.mark.parametrize(
-    "name, length, resets",
-    [("xnli", 12, False), ("udpos", 5, False), ("xquad", 20, False), ("xquad", 20, True)],
-)
-def test_rows_are_counted_without_making_them(folder, name, length, resets):
-    """The rows that an epoch has: windows of questions and parts of sentences are more than their
-    files' records."""
-    task = task_named(f"xtreme/{name}")
-    records = read(task, folder, "train", "en")
-    reading = Reading(length=length, stride=6, max_question=8, reset_positions=resets)
-    made = task_rows(task, records, Hashed(), reading, "en", 1)
-    counted = count_rows(task, records, Hashed(), reading, "en")
-    assert counted == len(made["input_ids"]) and (counted > 1.2 * len(records)) == (name != "xnli")
 
 
 @pytest.mark.parametrize(

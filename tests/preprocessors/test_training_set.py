@@ -1,8 +1,6 @@
 """Which examples a task is trained on, by origin and language: parts, files, names and what a run's
 record says of them."""
 
-import dataclasses
-
 import pytest
 
 from tests.preprocessors.test_beside import HEADER, PAWSX, UDPOS, XQUAD, put, squad
@@ -14,7 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.preprocessors.parts import Part
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
-from xlingjax.preprocessors.training_set import OwnFiles, Training, told
+from xlingjax.preprocessors.training_set import OwnFiles, Training
 
 LANGUAGES = ("de", "en", "fr")
 
@@ -77,31 +75,6 @@ def test_a_part_of_the_gold_is_that_part_of_its_translations_and_labels(folder, 
     ]
 
 
-def test_places_tell_files_and_how_they_are_read(folder):
-    training = Training(labelled=str(folder / "labelled"))
-    gold, (path,) = training.place(PAWSX, folder, "gold", "en")
-    assert path == folder / "x-final/en/train.tsv"
-    translated, (path,) = training.place(PAWSX, folder, "translated", "de")
-    assert path == folder / "x-final/de/translated_train.tsv"
-    assert gold and translated and gold != translated
-    path = labelled_path(training.labelled, PAWSX, "fr")
-    assert training.place(PAWSX, folder, "labelled", "fr") == ("labelled", (path,))
-    assert training.place(PAWSX, folder, "translated", "fr") == ("", ())
-    assert training.described(PAWSX, folder, "labelled", "fr") == f"{path}, fr"
-    assert training.requested(PAWSX, folder, "fr") == "xtreme/pawsx: training language 'fr'"
-    # Code without a fingerprint is the same in this process alone.
-    assert told("code") == "code" and told(None) == told("") and len(told(None)) == 32
-
-
-def test_a_record_of_a_run_names_parts_labels_and_the_reading():
-    training, reading = Training(), Reading(24)
-    assert training.identity(PAWSX, ["gold en 4", "translated de 3"], reading) == {
-        "mixture": "xtreme/pawsx: gold en 4, translated de 3",
-        "labels": ["0", "1"],
-        "reading": dataclasses.asdict(reading),
-    }
-
-
 # --- One's own files ------------------------------------------------------------------------------
 
 
@@ -112,8 +85,7 @@ def test_ones_own_files_are_read_whole_and_told_by_their_paths(pivot, tmp_path):
     training = OwnFiles()
     languages = ("de", "en")[: 2 - (pivot is not None)]
     assert training.parts(task, "") == [("own", language) for language in languages]
-    assert training.requested(task, "", "de") == f"{files['de']}: language 'de'"
-    assert training.described(task, "", "own", "de") == f"{files['de']}, counting from 0"
+    assert training.described(task, "", "own", "de") == f"{files['de']}, de"
     # With those of its pivot, whichever origin it is asked for as.
     read = (files["de"], files["en"])[: 1 + (pivot is not None)]
     for origin in ("own", "gold", "translated"):
@@ -153,27 +125,6 @@ def test_sources_read_all_parts_or_the_translated_ones_beside_their_gold(folder)
         )
         with pytest.raises(UserError, match=said):
             source_of(folder, training, languages, paired=True)
-
-
-def test_pairs_are_made_of_their_translations_and_of_what_they_translate(folder):
-    """Of labelled ones, too, which tell by their translation what they stand beside."""
-    labelled = str(folder / "labelled")
-    training = Training(("en",), ("de",), labelled=labelled)
-    gold, translated = (
-        folder / f"x-final/{name}.tsv" for name in ("en/train", "de/translated_train")
-    )
-    given = labelled_path(labelled, PAWSX, "de")
-
-    def paths(origin, language, paired):
-        part = Part(PAWSX, str(folder), training, Reading(8), origin, language, paired)
-        assert part.shown == f"xtreme/pawsx {origin} {language}"
-        return part.paths()
-
-    assert paths("gold", "en", False) == (gold,)
-    assert paths("translated", "de", False) == (translated,)
-    assert paths("translated", "de", True) == (translated, gold)
-    assert paths("labelled", "de", False) == (given,)
-    assert paths("labelled", "de", True) == (given, gold, translated)
 
 
 def test_a_fault_names_its_file_where_ids_do_not_tell_it(tmp_path):

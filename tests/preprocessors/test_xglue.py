@@ -9,7 +9,6 @@ from tests.helpers.made import Xlmr
 from xlingjax.data.rows.draws import STARTS, Draws
 from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.store.tokens import Records, Tokens
-from xlingjax.errors import UserError
 from xlingjax.preprocessors.xglue import XfnpFeatures
 
 BOS, EOS, PAD, MASK = Xlmr.bos_id, Xlmr.eos_id, Xlmr.pad_id, Xlmr.mask_id
@@ -118,25 +117,6 @@ def test_every_full_block_hides_nine_and_starts_are_uniform():
     assert (targets == EOS).any()
 
 
-def test_rows_of_documents():
-    """Nothing of one document stands in the examples of another, and packing loses nothing."""
-    words = {}
-    for packing in (True, False):
-        features = XfnpFeatures(10, 3, packing=packing)
-        before, *_ = make(features, 48)
-        found = [tuple(before["input_ids"][row, at].tolist()) for row, _, at in examples(before)]
-        words[packing] = sorted(found)
-        assert (len(before["pack_ids"]) < len(found)) == packing
-    assert words[True] == words[False]
-    text = made.records(1, sentences=300, longest=9, document=4).sides[0]
-    documents, at = [[]], 0
-    for size in text.lengths.tolist():
-        documents[-1] += text.ids[at : at + size].tolist()
-        documents += [[]] * (size == 0) and [[]]
-        at += size
-    assert words[True] == sorted((BOS, *document) for document in documents if document)
-
-
 def test_shares_are_those_asked_for():
     *_, batch, _ = make(XfnpFeatures(10, 3, mask=1.0, random=0.0), 48)
     assert (batch["input_ids"] == MASK).sum() == batch["decoder_weights"].sum()
@@ -159,14 +139,3 @@ def test_the_decoder_is_as_long_as_the_targets_of_a_full_row():
     assert shapes["input_ids"] == (8, 129)
     *_, batch, _ = make(XfnpFeatures(10, 3, packing=False), 41, document=40)
     assert batch["decoder_ids"].shape[1] == 12 and batch["decoder_weights"].sum(1).max() == 12
-
-
-def test_refusals():
-    with pytest.raises(UserError, match="span=64 must be at least 1 and below block=64"):
-        XfnpFeatures(span=64)
-    with pytest.raises(UserError, match="mask=0.8 and random=0.3 must sum to at most 1"):
-        XfnpFeatures(random=0.3)
-    with pytest.raises(
-        UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set length to 65"
-    ):
-        XfnpFeatures().decoder_columns(8)

@@ -5,8 +5,7 @@ import pytest
 
 from tests.helpers.made import Xlm, Xlmr
 from xlingjax.data.rows.draws import Draws
-from xlingjax.errors import UserError
-from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures, masker
+from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, masker
 
 B, L = 512, 40
 
@@ -197,24 +196,4 @@ def test_fields_and_slots():
         and ClmFeatures().slots(256) == 0
     )
     assert MlmFeatures().slots(256) == 39 and MlmFeatures().slots(20) == 3
-    assert TlmFeatures(prediction_slots=50).slots(128) == 50
     assert MlmFeatures(Masking(count="bernoulli")).slots(256) == 62
-    with pytest.raises(
-        UserError, match="19 prediction slots cannot hold 15% of 128 tokens; set at least 20"
-    ):
-        TlmFeatures(prediction_slots=19).slots(128)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rate": 0.0}, "rate=0.0: a number above 0 and below 1"),
-        ({"mask": 0.9, "random": 0.2}, "sum to at most 1"),
-        ({"count": "all"}, "'exact' or 'bernoulli'"),
-        ({"random_range": "some"}, "'ordinary' or 'all'"),
-        ({"count": "bernoulli", "subsampling": 0.5}, "subsampling draws an exact number"),
-    ],
-)
-def test_bad_masking_is_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        Masking(**options)

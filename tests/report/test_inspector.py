@@ -11,8 +11,7 @@ from tests.helpers import fake_run, tiny, toy
 from xlingjax.data.batches.loader import array_source
 from xlingjax.data.labelled.records import Example, Question
 from xlingjax.errors import UserError
-from xlingjax.objectives.finetuning import Classification
-from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.finetuning import Classification, SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows

@@ -7,11 +7,10 @@ import numpy as np
 
 from tests.helpers import tiny
 from xlingjax.data.features import DECODER_FIELDS
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.flops import flops_per_token
-from xlingjax.model.parameter_count import count_parameters
-from xlingjax.objectives.finetuning import Tagging
-from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.finetuning import SpanQA, Tagging
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.training.progress import Stopwatch, peak_memory_bytes

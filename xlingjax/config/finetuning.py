@@ -10,8 +10,8 @@ from xlingjax.config.task import on_rows, require_classifier
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.sources import split_list
-from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
-from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
+from xlingjax.objectives.plug_in import PlugIn
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training
 from xlingjax.training.feed import ObjectiveRun
@@ -54,17 +54,14 @@ def classification(
     task: str | None = None,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
-    """Classification of labelled pairs, in the rows of `pair_row`.
+    """Classification of labelled pairs, in the rows of `pair_rows`.
 
     files: a path with {language}. languages: those trained on. classifier: the model's, where it is
     set for this. task: whose head learns, of a model with several.
     """
     require_classifier(classifier)
     classes = len(split_list(labels))
-    apart = classifier == "difference"
-    objective = Classification(classes, apart)
-    if task:
-        objective = Classification.of_task(task, classes, apart)
+    objective = Classification(classes, classifier == "difference", task)
     found = _own("classification", files, languages, labels)
     reading = Reading(length, reset_positions)
     return on_rows(corpus, objective, found, batch, reading, seed, weight=weight)

@@ -7,7 +7,6 @@ from xlingjax.config.translation import translation_batches
 from xlingjax.data.text.sources import split_list
 from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.mbart import (
-    ALL_SHOWN_AS_MASK,
     MaskedTranslationFeatures,
     MaskedWordsFeatures,
 )
@@ -20,7 +19,7 @@ def masked_words(
     text: TextSource,
     batch: int = 16,
     length: int = 128,
-    masking: Masking = Masking(0.15, **ALL_SHOWN_AS_MASK),
+    masking: Masking = Masking(0.15, mask=1.0, random=0.0),
     target: str = "words",
     language_tokens: bool = False,
     smoothing: float = 0.0,
@@ -44,7 +43,7 @@ def masked_translation(
     directions: Files = None,
     max_pieces: int = 100,
     packing: bool = True,
-    masking: Masking = Masking(0.25, **ALL_SHOWN_AS_MASK),
+    masking: Masking = Masking(0.25, mask=1.0, random=0.0),
     language_tokens: bool = False,
     smoothing: float = 0.0,
     chunk: int = 0,

@@ -33,7 +33,7 @@ def multi_task(
     classifier: str | None = None,
     seed: int = 0,
 ) -> list[ObjectiveRun]:
-    """An objective "classification_TASK" for each task of `labels`, on the rows of `pair_row`.
+    """An objective "classification_TASK" for each task of `labels`, on the rows of `pair_rows`.
 
     files: a path with {task} and {language}. languages: those trained on, the same for all tasks.
     weights: {task: weight}, None: all alike (see `schedule.turns`). classifier: the model's, where
@@ -187,7 +187,7 @@ def merged_tasks(
     return [
         single_task.on_rows(
             corpus,
-            Classification.of_task(task.name, len(task.labels), classifier == "difference"),
+            Classification(len(task.labels), classifier == "difference", task.name),
             lambda task=task: (task, data, training),
             batch,
             reading,

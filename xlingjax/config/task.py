@@ -18,9 +18,8 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.errors import LARGEST_BATCH, UserError, require_choice, require_numbers, require_whole
 from xlingjax.evaluation.task.scores import TaskScore, TasksScore
 from xlingjax.model.config import CHOICES, MOST
-from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
-from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
-from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
+from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import ALL, Training

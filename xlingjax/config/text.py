@@ -8,7 +8,7 @@ from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
 from xlingjax.data.batches.loader import Batches, BatchSource
 from xlingjax.data.batches.text import BatchSettings, file_batches
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import LARGEST_BATCH, LONGEST_ROW, UserError, require_numbers, require_whole
@@ -87,7 +87,7 @@ class TextSource:
         require_whole({"batch": batch}, f"[1, {LARGEST_BATCH}]", "batch")
         require_whole({"length": length}, f"[1, {LONGEST_ROW}]", "length")
         require_whole(vars(features), f"[1, {LONGEST_ROW}]", "stream_length")
-        require_whole(vars(features), "[1, inf)", "max_pieces negatives prediction_slots")
+        require_whole(vars(features), "[1, inf)", "max_pieces negatives")
 
         def opened() -> BatchSource:
             completed = features

@@ -34,12 +34,11 @@ def mlm(
     length: int = 256,
     masking: Masking = Masking(),
     stream_length: int | None = None,
-    prediction_slots: int | None = None,
     chunk: int = 0,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """MLM (XLM §3.3) on the corpus's monolingual text."""
-    features = MlmFeatures(masking, stream_length, prediction_slots)
+    features = MlmFeatures(masking, stream_length)
     objective = MLM(packed=bool(stream_length), chunk=chunk)
     return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
@@ -49,12 +48,10 @@ def tlm(
     batch: int = 16,
     length: int = 256,
     masking: Masking = Masking(),
-    prediction_slots: int | None = None,
     max_pieces: int = 100,
     reset_positions: bool = True,
     both_orders: bool = True,
     packing: bool = True,
-    partner_visible: bool = True,
     shuffled_pairs: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
@@ -62,16 +59,13 @@ def tlm(
     """TLM (XLM §3.4) on the corpus's pairs; the switches are those of `TlmFeatures`."""
     features = TlmFeatures(
         masking,
-        prediction_slots,
         max_pieces,
         reset_positions,
         both_orders,
         packing,
-        partner_visible,
         shuffled_pairs,
     )
-    # Hiding the partner makes two examples of a pair, which the mask must keep apart.
-    objective = TLM(packed=packing or not partner_visible, chunk=chunk)
+    objective = TLM(packed=packing, chunk=chunk)
     return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 

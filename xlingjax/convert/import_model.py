@@ -18,7 +18,7 @@ from xlingjax.convert.formats.names import Differing
 from xlingjax.data.store.entries import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
-from xlingjax.model.parameter_count import count_parameters
+from xlingjax.model.build import count_parameters
 from xlingjax.training.workdir import require_empty, write_trained
 
 # Of subfolders too, as the hub matches: 1_Pooling/config.json.

@@ -18,8 +18,8 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, vocabulary_report
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint

@@ -8,7 +8,8 @@ import numpy as np
 
 from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.base import Objective
-from xlingjax.objectives.finetuning import Classification, PlugIn
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.plug_in import PlugIn
 
 GOLD = ("labels", "example_weights")
 """Fields that a prediction does not read."""
@@ -39,7 +40,7 @@ def predict(
     task: str | None = None,
 ) -> np.ndarray:
     """int[N]: the most likely label of every row (see `classification_rows`), of the classifier
-    "plug_in" int[2, N], those of both sides (see `paired_rows`). The last batch is filled up with
+    "plug_in" int[2, N], those of both sides (see `beside_rows`). The last batch is filled up with
     empty rows. task: whose head, of a model with several.
     """
     # Without them a test set without labels has the same fields, and the same program.

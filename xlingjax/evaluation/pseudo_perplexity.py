@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.text.texts import Text
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice
 from xlingjax.evaluation.perplexity import (
     Rows,
     joined,
@@ -20,7 +20,7 @@ from xlingjax.evaluation.perplexity import (
 )
 from xlingjax.evaluation.pseudo_tokens import offsets_of, placeholder_count, with_placeholders
 from xlingjax.objectives.ernie_m import BTMLM
-from xlingjax.preprocessors.ernie_m import check_placement
+from xlingjax.preprocessors.ernie_m import PLACEMENTS
 from xlingjax.training.evaluator import Evaluator
 
 
@@ -55,7 +55,7 @@ class PseudoPerplexity(Evaluator):
     name: str = "pseudo_perplexity"
 
     def __post_init__(self):
-        check_placement(self.placement)
+        require_choice(self, PLACEMENTS, "placement", "btmlm: ")
         for share in self.shares:
             if not 0 <= share < 1:
                 raise UserError(

@@ -9,11 +9,12 @@ import numpy as np
 
 from xlingjax.data.features import special_row
 from xlingjax.data.text.texts import Text
+from xlingjax.errors import require_choice
 from xlingjax.evaluation.perplexity import Rows, joined, sentence_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.forward import by_row, compiled
 from xlingjax.objectives.ernie_m import BTMLM
-from xlingjax.preprocessors.ernie_m import check_placement
+from xlingjax.preprocessors.ernie_m import PLACEMENTS
 from xlingjax.training.evaluator import Evaluator
 
 
@@ -49,7 +50,7 @@ class PseudoSamples(Evaluator):
     name: str = "pseudo_samples"
 
     def __post_init__(self):
-        check_placement(self.placement)
+        require_choice(self, PLACEMENTS, "placement", "btmlm: ")
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         parts, samples, offsets, targets = [], [], [], []

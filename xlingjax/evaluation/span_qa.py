@@ -8,10 +8,10 @@ import numpy as np
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import by_length, compiled
+from xlingjax.objectives.finetuning import SpanQA
 from xlingjax.objectives.plug_in import PlugInSpans
-from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.preprocessors.plug_in import Beside, paired_span_rows
-from xlingjax.preprocessors.span_qa import Window, span_rows
+from xlingjax.preprocessors.span_qa import Window, places_of_windows, span_rows
+from xlingjax.preprocessors.task_rows import Beside, side_by_side
 from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20
@@ -30,7 +30,7 @@ def _logits(model, params, batch):
 def predict(
     model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
-    """float32[N, L, 2]: logits of first and last column (see `span_rows`, `paired_span_rows`). The
+    """float32[N, L, 2]: logits of first and last column (see `span_rows`). The
     last batch is filled up with empty rows."""
     # Gold answers, one number a row, are not read.
     reads = _objective(model.config).reads
@@ -147,13 +147,12 @@ def predict_answers(
         "reset_positions": reset_positions,
         "answers": False,
     }
-    if beside is None:
-        rows, windows = span_rows(questions, vocabulary, length, language_id, **how)
-    else:
+    rows, windows = span_rows(questions, vocabulary, length, language_id, **how)
+    if beside is not None:
         # Columns of the first side, whose windows these are, are those of its rows alone.
-        rows, windows = paired_span_rows(
-            questions, beside.records, vocabulary, length, (language_id, beside.language_id), **how
-        )
+        two, others = span_rows(beside.records, vocabulary, length, beside.language_id, **how)
+        places = places_of_windows(windows, questions)
+        rows = side_by_side(rows, places, two, places_of_windows(others, beside.records))
     # All windows first, since an answer is chosen over those of a question.
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     return best_answers(logits, windows, questions, longest=longest, candidates=candidates)

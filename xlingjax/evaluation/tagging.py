@@ -9,8 +9,8 @@ from xlingjax.data.labelled.records import Tagged
 from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.objectives.plug_in import PlugInTagging
-from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
-from xlingjax.preprocessors.plug_in import Beside, paired_tagged_rows
+from xlingjax.preprocessors.finetuning import places_of_parts, tagged_rows
+from xlingjax.preprocessors.task_rows import Beside, side_by_side
 
 NO_TAG = "O"
 
@@ -27,7 +27,7 @@ def _objective(config) -> Tagging:
 def predict(
     model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
-    """int[N, L]: the likeliest tag at every piece (see `tagged_rows`, `paired_tagged_rows`)."""
+    """int[N, L]: the likeliest tag at every piece (see `tagged_rows`)."""
     fields = {name: values for name, values in rows.items() if not name.startswith("tag_")}
     run = compiled(_likeliest, model, mesh, _objective(model.config))
     return by_length(
@@ -57,24 +57,15 @@ def predict_tags(
     beside: of a model that is plugged in, the translation of each sentence.
     """
     how: dict[str, Any] = {"apart": apart, "marks": marks}
-    if beside is None:
-        rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id, **how)
-    else:
-        rows = paired_tagged_rows(
-            sentences,
-            beside.records,
-            vocabulary,
-            length,
-            tags,
-            (language, beside.language),
-            (language_id, beside.language_id),
-            **how,
-        )
+    # A sentence that is too long for a row takes several, each with words of its own.
+    rows, parts = tagged_rows(sentences, vocabulary, length, tags, language, language_id, **how)
+    if beside is not None:
+        pivot = beside.language, beside.language_id
+        two, others = tagged_rows(beside.records, vocabulary, length, tags, *pivot, **how)
+        rows = side_by_side(rows, places_of_parts(parts), two, places_of_parts(others))
     # At every piece: which one is a word's first is looked up below.
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
-    # A sentence that is too long for a row takes several, each with words of its own.
-    parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     for row, (number, _, owners) in enumerate(parts):
         # Backwards, so that the first piece of a word has the last say.
         for column, word in reversed([*enumerate(owners, 1)]):

@@ -35,6 +35,11 @@ class Refused(UserError, ValueError):
     backend."""
 
 
+def require(holds: Any, backend: str, fault: str) -> None:
+    if not holds:
+        raise Refused(f"attention backend {backend} {fault}; use xla")
+
+
 @dataclasses.dataclass(frozen=True)
 class AttentionSpec:
     """Who may see whom, and two facts that a kernel may use in place of the mask.
@@ -73,24 +78,17 @@ class Attention:
         self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
     ) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
-        rate = self.dropout
-        if key is None:
-            rate = 0.0
+        rate = 0.0 if key is None else self.dropout
         # Left out in silence it would be another model than the one that was asked for.
         # Here and not in `bind`: without a key, as in evaluation, the rate does not matter.
-        if rate and self.backend not in WITH_DROPOUT:
-            raise Refused(
-                f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
-                f" it to 0 or use {' or '.join(WITH_DROPOUT)}"
-            )
-        compute = _COMPUTE[self.backend]
+        require(not rate or self.backend in WITH_DROPOUT, self.backend, "has no attention_dropout")
+        compute = _BACKENDS[self.backend][1]
         return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
 
     def weights(self, q_BLHK: Array, k_BSHK: Array) -> Array:
         """float32 [B, H, L, S]: the shares of the keys, without dropout; 0 where one is not seen.
         Raises `Refused` on another backend than xla: the others never have them all."""
-        if self.backend != "xla":
-            raise Refused(f"backend {self.backend} keeps no weights; use xla")
+        require(self.backend == "xla", self.backend, "keeps no weights")
         s_BHLS = scores(q_BLHK, k_BSHK, self.arrays["bias_B1LS"], "BSHK")
         return jax.nn.softmax(s_BHLS, axis=-1)
 
@@ -106,25 +104,10 @@ def bind(
     """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX
     takes by itself. They need not be there, so that a program can be compiled for others. Raises
     `Refused` naming spec and backend when it cannot honour the spec on them."""
-    if backend not in _PREPARE:
-        raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
-    arrays = _PREPARE[backend](spec, queries, keys, mesh)
-    return Attention(arrays, spec, backend, dropout, mesh)
-
-
-def attend(
-    spec: AttentionSpec,
-    q_BLHK: Array,
-    k_BSHK: Array,
-    v_BSHK: Array,
-    fields: Fields,
-    backend: str = "xla",
-    *,
-    dropout: float = 0.0,
-    key: Array | None = None,
-) -> Array:
-    """Self-attention over one batch: `bind`, then call."""
-    return bind(spec, fields, fields, backend, dropout)(q_BLHK, k_BSHK, v_BSHK, key)
+    if backend not in _BACKENDS:
+        raise Refused(f"no attention backend {backend!r} (there are {', '.join(_BACKENDS)})")
+    prepare, _ = _BACKENDS[backend]
+    return Attention(prepare(spec, queries, keys, mesh), spec, backend, dropout, mesh)
 
 
 def _plain_masks(spec: AttentionSpec) -> tuple[Mask, ...]:
@@ -133,15 +116,6 @@ def _plain_masks(spec: AttentionSpec) -> tuple[Mask, ...]:
         # Masks are equal by their names: a conjunction has two.
         return (causal_mask & bidirectional, bidirectional & causal_mask)
     return (bidirectional,)
-
-
-def _require_plain(spec: AttentionSpec, backend: str) -> None:
-    plain = _plain_masks(spec)
-    if spec.mask not in plain:
-        raise Refused(
-            f"attention backend {backend} cannot honour mask {spec.mask.name}"
-            f" (causal={spec.causal}); it knows {plain[0].name}: use xla"
-        )
 
 
 def _platform(mesh: Mesh | None) -> str:
@@ -179,14 +153,31 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
     return weighted_sum(s_BHLS, v, keeps_BHLS, rate, axes)
 
 
+def require_length(holds: Any, backend: str, tokens: int) -> None:
+    takes = {
+        "chunked": f"columns that a block of {chunked.LEAST} to {chunked.BLOCK} queries divides",
+        "cudnn": "an even number of tokens",
+    }.get(backend, "128 n tokens, as many as fit on the chip")
+    require(holds, backend, f"takes rows of {takes}, not of {tokens}: change LENGTH")
+
+
+def _require_spread(backend: str, rows: int, mesh: Mesh | None) -> None:
+    devices = 1 if mesh is None else row_devices(mesh)
+    require(not rows % devices, backend, f"cannot spread {rows} rows over {devices} devices")
+
+
+def _require_not_float16(backend: str, q_BLHK: Array) -> None:
+    require(q_BLHK.dtype != jnp.float16, backend, "does not compute in float16")
+
+
 # --- chunked ---
 
 
 def _prepare_chunked(
     spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Fields]:
-    if wanted := chunked.require_blocks(queries.pack.shape[1]):
-        raise Refused(f"attention backend chunked takes {wanted}, or use xla")
+    length = queries.pack.shape[1]
+    require_length(chunked.block_of(length), "chunked", length)
     return {"queries": queries, "keys": keys}
 
 
@@ -199,61 +190,39 @@ def _chunked(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
 # --- flash ---
 
 
-def _kernels() -> Any:
-    """The modules of the kernels: of TPUs, which has what both share, and of GPUs. Imported where
-    they are asked for: Pallas takes its time, and is not in every JAX."""
-    try:
-        from xlingjax.model import flash, flash_gpu
-    except ImportError as error:
-        raise Refused(
-            f"attention backend flash is not in jax {jax.__version__}; use xla"
-        ) from error
-    return flash, flash_gpu
-
-
 def _prepare_flash(
     spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
+    # Here, since Pallas takes its time.
+    from xlingjax.model import flash
+
     platform = _platform(mesh)
-    if platform not in ("tpu", "gpu", "cuda"):
-        raise Refused(
-            f"attention backend flash needs a TPU or an NVIDIA GPU, and this is {platform}; use xla"
-        )
     device = first_device(mesh)
-    # Of GPUs of NVIDIA alone; XLA compiles Triton for none before.
-    capability = getattr(device, "compute_capability", "")
-    if capability and float(capability) < 8:
-        raise Refused(
-            "attention backend flash needs a GPU of Ampere or later, and this is of"
-            f" {capability}; use xla"
-        )
-    flash, flash_gpu = _kernels()
-    length, sources = queries.pack.shape[1], keys.pack.shape[1]
-    longest = flash.longest_on(device.device_kind)
-    if wanted := flash.require_room(length, sources, longest):
-        raise Refused(f"attention backend flash takes {wanted}, or use xla")
+    # XLA compiles Triton for no GPU before Ampere.
+    capability = getattr(device, "compute_capability", "") or "8"
+    there = platform in ("tpu", "gpu", "cuda") and float(capability) >= 8
+    require(there, "flash", f"needs a TPU, or a GPU from Ampere on, and this is {platform}")
+    for tokens in (queries.pack.shape[1], keys.pack.shape[1]):
+        require_length(flash.takes(tokens, device.device_kind), "flash", tokens)
     _require_spread("flash", len(queries.pack), mesh)
-    axis = 1
-    if platform == "tpu":
-        # Its kernel takes what is of a key as a column.
-        axis = 2
+    # The kernel of TPUs takes what is of a key as a column.
+    axis = 2 if platform == "tpu" else 1
     return {"queries": flash.fields_of(queries, 1), "keys": flash.fields_of(keys, axis)}
 
 
 def _flash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False):
-    flash, flash_gpu = _kernels()
-    size = q_BLHK.shape[-1]
+    from xlingjax.model import flash, flash_gpu
+
+    rows, length, heads, size = q_BLHK.shape
     if _platform(self.mesh) == "tpu":
         _require_not_float16("flash", q_BLHK)
         run = flash.attend
-    elif wanted := flash_gpu.require_size(size):
-        raise Refused(f"attention backend flash takes {wanted}; use xla")
     else:
+        # Of Triton's blocks, and of what its products take.
+        fits = size >= 16 and not size & (size - 1)
+        require(fits, "flash", f"takes heads of 16, 32, 64 ... on GPUs, not of {size}")
         run = flash_gpu.attend
-    kernel = flash.Kernel(
-        self.spec.mask, rate, interpret, length=q_BLHK.shape[1], keys=k_BSHK.shape[1], size=size
-    )
-    rows, _, heads, _ = q_BLHK.shape
+    kernel = flash.Kernel(self.spec.mask, rate, interpret, length, k_BSHK.shape[1], size)
     arrays = (
         (q_BLHK, (None, "heads", None)),
         (k_BSHK, (None, "heads", None)),
@@ -265,52 +234,25 @@ def _flash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool =
     return on_each_device(partial(run, kernel), self.mesh, arrays)
 
 
-def _require_spread(backend: str, rows: int, mesh: Mesh | None) -> None:
-    if mesh is not None and rows % row_devices(mesh):
-        raise Refused(
-            f"attention backend {backend} cannot spread {rows} rows over mesh"
-            f" data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}; give it a multiple of"
-            f" {row_devices(mesh)} rows, or use xla"
-        )
-
-
-def _require_not_float16(backend: str, q_BLHK: Array) -> None:
-    if q_BLHK.dtype == jnp.float16:
-        raise Refused(
-            f"attention backend {backend} does not compute in float16; set dtype=bfloat16 or use"
-            " xla"
-        )
-
-
 # --- cudnn ---
 
 
 def _prepare_cudnn(
     spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
-    if _platform(mesh) not in ("gpu", "cuda"):
-        raise Refused(
-            f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla"
-        )
+    platform = _platform(mesh)
+    require(platform in ("gpu", "cuda"), "cudnn", f"needs an NVIDIA GPU, and this is {platform}")
     if spec.packed or spec.mask not in _plain_masks(spec):
-        length, sources = queries.pack.shape[1], keys.pack.shape[1]
-        if length % 2 or sources % 2:
-            raise Refused(
-                f"attention backend cudnn cannot honour mask {spec.mask.name} over rows of {length}"
-                f" and {sources} tokens, it takes even numbers; make LENGTH even, or use xla"
-            )
+        for tokens in (queries.pack.shape[1], keys.pack.shape[1]):
+            require_length(not tokens % 2, "cudnn", tokens)
         # One [L, S] for all heads and layers, in the type that the kernel adds it in.
         return {"bias_B1LS": _bias(spec, queries, keys, jnp.bfloat16)}
     return {
-        "q_lengths_B": _length(queries),
-        "k_lengths_B": _length(keys),
+        "q_lengths_B": queries.valid.sum(-1, dtype=jnp.int32),
+        "k_lengths_B": keys.valid.sum(-1, dtype=jnp.int32),
         # Inside a compiled program nothing can be raised, so a broken promise shows as NaN.
         "poison": _poison(queries) + _poison(keys),
     }
-
-
-def _length(fields: Fields) -> Array:
-    return fields.valid.sum(-1, dtype=jnp.int32)
 
 
 def _poison(fields: Fields) -> Array:
@@ -321,76 +263,50 @@ def _poison(fields: Fields) -> Array:
 
 
 def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
-    if q_BLHK.dtype != jnp.bfloat16:
-        raise Refused(
-            f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16"
-            " or use xla"
-        )
+    bfloat16 = q_BLHK.dtype == jnp.bfloat16
+    require(bfloat16, "cudnn", f"computes in bfloat16, not {q_BLHK.dtype}: set dtype=bfloat16")
     size = q_BLHK.shape[-1]
-    if size % 8 or size > 128:
-        raise Refused(
-            f"attention backend cudnn takes heads of a multiple of 8 up to 128, not of {size}; use"
-            " xla"
-        )
+    fits = not size % 8 and size <= 128
+    require(fits, "cudnn", f"takes heads of a multiple of 8 up to 128, not of {size}")
+    attend = partial(jax.nn.dot_product_attention, q_BLHK, k_BSHK, v_BSHK, implementation="cudnn")
     if "bias_B1LS" in self.arrays:
-        return jax.nn.dot_product_attention(
-            q_BLHK, k_BSHK, v_BSHK, bias=self.arrays["bias_B1LS"], implementation="cudnn"
-        )
-    o_BLHK = jax.nn.dot_product_attention(
-        q_BLHK,
-        k_BSHK,
-        v_BSHK,
+        return attend(bias=self.arrays["bias_B1LS"])
+    o_BLHK = attend(
         query_seq_lengths=self.arrays["q_lengths_B"],
         key_value_seq_lengths=self.arrays["k_lengths_B"],
         is_causal=self.spec.causal,
-        implementation="cudnn",
     )
     return o_BLHK + self.arrays["poison"].astype(o_BLHK.dtype)
 
 
 # --- splash ---
 
-_SPLASH_BLOCK = 128
-"""Tokens that the kernel takes at a time, of queries and of keys."""
-
 
 def _prepare_splash(
     spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
-    _require_plain(spec, "splash")
-    if _platform(mesh) != "tpu":
-        raise Refused(
-            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla"
-        )
-    rows, length = queries.pack.shape
-    for tokens in (length, keys.pack.shape[1]):
-        if tokens % _SPLASH_BLOCK:
-            raise Refused(
-                f"attention backend splash takes rows of a multiple of {_SPLASH_BLOCK} tokens, not"
-                f" of {tokens}; make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long"
-                " (LENGTH), or use xla"
-            )
-    _require_spread("splash", rows, mesh)
+    plain = spec.mask in _plain_masks(spec)
+    fault = f"cannot honour mask {spec.mask.name} (causal={spec.causal})"
+    require(plain, "splash", fault)
+    platform = _platform(mesh)
+    require(platform == "tpu", "splash", f"needs a TPU, and this is {platform}")
+    for tokens in (queries.pack.shape[1], keys.pack.shape[1]):
+        require_length(not tokens % 128, "splash", tokens)
+    _require_spread("splash", len(queries.pack), mesh)
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
 
 def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False):
     """Segment ids are the pack numbers; padding (0) sees padding, which no real token sees."""
-    try:
-        from jax.experimental.pallas.ops.tpu import splash_attention as splash
-    except ImportError as error:
-        raise Refused(
-            f"attention backend splash is not in jax {jax.__version__}; use xla"
-        ) from error
+    from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
     _require_not_float16("splash", q_BLHK)
 
     def attend(q_BLHK, k_BSHK, v_BSHK, q_pack_BL, k_pack_BS):
         _, length, heads, size = q_BLHK.shape
         keys = k_BSHK.shape[1]
-        if self.spec.causal:
-            head_mask = splash.CausalMask((length, keys))
-        else:
-            head_mask = splash.FullMask((length, keys))
+        kind = splash.CausalMask if self.spec.causal else splash.FullMask
+        head_mask = kind((length, keys))
         # Not sharded by itself: `shard_map` below gives it one device's part.
         kernel = splash.make_splash_mha(
             splash.MultiHeadMask([head_mask] * heads),
@@ -416,17 +332,11 @@ def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool 
     return on_each_device(attend, self.mesh, arrays)
 
 
-_PREPARE: dict[str, Any] = {
-    "xla": _prepare_xla,
-    "chunked": _prepare_chunked,
-    "cudnn": _prepare_cudnn,
-    "splash": _prepare_splash,
-    "flash": _prepare_flash,
+_BACKENDS: dict[str, Any] = {
+    "xla": (_prepare_xla, _xla),
+    "chunked": (_prepare_chunked, _chunked),
+    "cudnn": (_prepare_cudnn, _cudnn),
+    "splash": (_prepare_splash, _splash),
+    "flash": (_prepare_flash, _flash),
 }
-_COMPUTE: dict[str, Any] = {
-    "xla": _xla,
-    "chunked": _chunked,
-    "cudnn": _cudnn,
-    "splash": _splash,
-    "flash": _flash,
-}
+"""What makes its arrays for a batch, and what computes it."""

@@ -1,5 +1,9 @@
-"""The model that a configuration describes."""
+"""The model that a configuration describes, and how many parameters it has."""
 
+import functools
+import math
+
+import jax
 from jax.sharding import Mesh
 
 from xlingjax.model.config import ModelConfig
@@ -17,3 +21,19 @@ def build_model(config: ModelConfig, mesh: Mesh | None = None) -> Encoder:
     if config.decoder_layers:
         return Seq2Seq(config, mesh)
     return Encoder(config, mesh)
+
+
+@functools.lru_cache(maxsize=16)
+def count_parameters(config: ModelConfig) -> int:
+    """Number of parameters, LM head included, with the table's true rows (not the padded ones)."""
+    model = build_model(config)
+    padding = config.padded_vocab_size - config.true_rows
+    shapes = jax.tree.leaves(model.abstract())
+    axes = jax.tree.leaves(model.logical_axes(), is_leaf=lambda x: isinstance(x, tuple))
+    total = 0
+    for leaf, names in zip(shapes, axes, strict=True):
+        total += math.prod(
+            size - padding if name == "vocab" else size
+            for size, name in zip(leaf.shape, names, strict=True)
+        )
+    return total

@@ -19,33 +19,16 @@ Array = jax.Array
 
 BLOCK = 128
 """Queries at a time, at most."""
-_LEAST = 32
+LEAST = 32
 """In smaller blocks a device has too little to do at a time."""
 
 
 def block_of(length: int) -> int:
     """Queries of a block: as many as divide the rows; 0: there is no such number."""
     blocks = [n for n in range(1, BLOCK + 1) if not length % n]
-    if length > BLOCK and blocks[-1] < _LEAST:
+    if length > BLOCK and blocks[-1] < LEAST:
         return 0
     return blocks[-1]
-
-
-def require_blocks(length: int, streams: int = 1) -> str:
-    """Why rows of such a length, of so many streams side by side, are not cut into blocks; "": they
-    are."""
-    if block_of(streams * length):
-        return ""
-    if streams > 1:
-        return (
-            f"columns that a block of {_LEAST} to {BLOCK} queries divides, not {streams} streams of"
-            f" {length} target tokens; choose another LENGTH, XFNP_SPAN or XFNP_BLOCK"
-        )
-    longer = -(-length // BLOCK) * BLOCK
-    return (
-        f"rows that a block of {_LEAST} to {BLOCK} queries divides, not of {length} tokens; make"
-        f" them {longer} long (LENGTH)"
-    )
 
 
 def in_blocks(

@@ -6,12 +6,9 @@ array of those axes.
 """
 
 import dataclasses
-import difflib
-import numbers
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xlingjax.errors import SettingError, UserError, require_choice, require_numbers, require_whole
+from xlingjax.errors import UserError, require_choice, require_numbers, require_whole
 
 MOST = {
     "dim": 1 << 20,
@@ -22,6 +19,18 @@ MOST = {
     "num_labels": 1 << 20,
 }
 """More is no model, and would be a table of as many names before it is found out."""
+WHOLE = {
+    f"[1, {1 << 20}]": "dim",
+    f"[1, {1 << 24}]": "ffn",
+    f"[0, {1 << 12}]": "layers decoder_layers",
+    f"[0, {1 << 6}]": "streams",
+    f"[0, {1 << 20}]": "num_labels",
+    "[1, inf)": "heads vocab_size table_rows max_positions vocab_multiple relative_buckets"
+    " relative_max_distance",
+    "[0, inf)": "num_languages dan language_tokens position_offset unroll",
+    "[2, inf)": "segments",
+}
+"""Interval -> the fields whose whole numbers lie in it."""
 WITH_DROPOUT = ("xla", "chunked", "flash")
 """Attention backends that drop weights."""
 WITH_STREAMS = ("xla", "chunked")
@@ -35,8 +44,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "xlm",
         "xlmr",
         "pooler",
-        "mean",
-        "max",
         "difference",
         "decoder",
         "tagging",
@@ -111,11 +118,11 @@ class ModelConfig:
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear;
-    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "mean", "max": as "xlm" on the mean or
-    maximum of all states; "difference": compares the mean states of the two texts of a pair, of
-    which the encoder sees each alone; "tagging": dropout, linear on every state; "spans": the same,
-    with two outputs, where an answer begins and ends; "plug_in": as "xlmr", on [H; S] of a side of
-    a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on [H; S] of every token."""
+    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "difference": compares the mean states
+    of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
+    every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as
+    "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on
+    [H; S] of every token."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None
@@ -160,117 +167,71 @@ class ModelConfig:
 
     def __post_init__(self):
         where = f"model {self.name}: "
-        self._check_numbers(where)
         for field, allowed in CHOICES.items():
             require_choice(self, allowed, field, where)
-        for field, most in MOST.items():
-            require_whole(self, f"[{int(field in ('dim', 'ffn'))}, {most}]", field, where)
-        sizes = "heads vocab_size table_rows max_positions vocab_multiple"
-        require_whole(self, "[1, inf)", f"{sizes} relative_buckets relative_max_distance", where)
-        counts = "num_languages dan language_tokens position_offset unroll"
-        require_whole(self, "[0, inf)", counts, where)
-        require_whole(self, "[2, inf)", "segments", where)
+        for interval, fields in WHOLE.items():
+            require_whole(self, interval, fields, where)
         require_numbers(self, "[0, inf)", "init_std", where)
         require_numbers(self, "(0, inf)", "norm_eps", where)
         require_numbers(self, "[0, 1)", "dropout attention_dropout classifier_dropout", where)
-        if self.true_rows < self.vocab_size:
-            raise UserError(
-                f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}:"
-                " raise it"
-            )
-        self._check_tasks()
-        if self.dim % self.heads:
-            raise UserError(
-                f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change"
-                " either"
-            )
-        if self.position_offset >= self.max_positions:
-            raise UserError(
-                f"model {self.name}: max_positions={self.max_positions} leaves no row above "
-                f"position_offset={self.position_offset}"
-            )
-        if self.tied_self_attention and not 0 < self.decoder_layers <= self.layers:
-            raise UserError(
-                f"model {self.name}: tied_self_attention needs decoder_layers from 1 to"
-                f" layers={self.layers}, got {self.decoder_layers}"
-            )
-        if self.classifier == "decoder" and not self.decoder_layers:
-            raise UserError(
-                f"model {self.name}: classifier='decoder' reads a decoder's state, and there is"
-                " none: set CLASSIFIER to xlm or xlmr, or start from an encoder-decoder"
-            )
-        if self.language_tokens and not self.decoder_layers:
-            raise UserError(
-                f"model {self.name}: language_tokens begin what a decoder writes; set"
-                " decoder_layers"
-            )
-        if self.streams:
-            self._check_streams()
-        if self.attention_backend not in WITH_DROPOUT and self.attention_dropout:
-            raise UserError(
-                f"model {self.name}: attention_backend={self.attention_backend} has no attention"
-                " dropout; set attention_dropout=0, or attention_backend to"
-                f" {' or '.join(WITH_DROPOUT)}"
-            )
-
-    def _check_numbers(self, where: str) -> None:
-        # A recipe may bind anything: a string, or 12.0 layers, would fail in the middle of a trace.
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int and not isinstance(value, numbers.Integral):
-                raise SettingError(field.name, value, "a whole number", where)
-            if field.type == float | None and value is None:
-                continue
-            if field.type in (float, float | None) and not isinstance(value, numbers.Real):
-                raise SettingError(field.name, value, "a number", where)
-
-    def _check_tasks(self) -> None:
-        if self.task_labels is None:
-            return
-        pairs = self.task_labels
-        if isinstance(pairs, Mapping):
-            pairs = pairs.items()
-        # In one order, as tuples: a configuration is compared and hashed. JSON gives lists.
-        pairs = tuple(sorted((str(task), int(labels)) for task, labels in pairs))
-        for task, labels in pairs:
-            if not task.isidentifier() or labels < 1:
-                raise UserError(
-                    f"model {self.name}: task {task!r} of {labels} labels: a task is a word of"
-                    " letters, digits and _, and has at least one label"
-                )
-        if len(dict(pairs)) != len(pairs):
-            raise UserError(
-                f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once"
-            )
-        object.__setattr__(self, "task_labels", pairs or None)
+        if self.task_labels is not None:
+            # In one order, as tuples: a configuration is compared and hashed. JSON gives lists.
+            pairs = dict(self.task_labels)
+            if len(pairs) < len(self.task_labels):
+                raise UserError(f"{where}task_labels={self.task_labels!r}: name each task once")
+            require_whole({"task_labels": pairs}, "[1, inf)", "task_labels", where)
+            for task in pairs:
+                if not task.isidentifier():
+                    raise UserError(
+                        f"{where}task {task!r}: a task is a word of letters, digits and _"
+                    )
+            object.__setattr__(self, "task_labels", tuple(sorted(pairs.items())) or None)
+        no_decoder = not self.decoder_layers
+        needs_decoder = self.classifier == "decoder" or self.language_tokens or self.streams
+        exact = self.relative_buckets // 2
+        for wrong, fault in (
+            (self.true_rows < self.vocab_size, "table_rows must be vocab_size or more"),
+            (self.dim % self.heads, f"heads={self.heads} does not divide dim={self.dim}"),
+            (
+                self.position_offset >= self.max_positions,
+                f"max_positions={self.max_positions} leaves no row above position_offset",
+            ),
+            (
+                self.tied_self_attention and not 0 < self.decoder_layers <= self.layers,
+                f"tied_self_attention needs decoder_layers from 1 to layers={self.layers}",
+            ),
+            (
+                needs_decoder and no_decoder,
+                "classifier='decoder', language_tokens and streams need a decoder: set"
+                " decoder_layers",
+            ),
+            (
+                self.attention_backend not in WITH_DROPOUT and self.attention_dropout,
+                f"attention_backend={self.attention_backend} has no attention dropout; set"
+                f" attention_dropout=0, or attention_backend to {' or '.join(WITH_DROPOUT)}",
+            ),
+            (
+                self.streams and self.attention_backend not in WITH_STREAMS,
+                f"streams needs attention_backend={' or '.join(WITH_STREAMS)}",
+            ),
+            (
+                self.streams and self.tied_self_attention,
+                "streams has no tied_self_attention: the encoder's knows no distances",
+            ),
+            (
+                self.streams and not 0 < exact < self.relative_max_distance,
+                "streams needs relative_buckets of 2 or more, and relative_max_distance over half"
+                " of them",
+            ),
+        ):
+            if wrong:
+                raise UserError(f"{where}{fault}")
 
     def labels_of(self, task: str | None = None) -> int:
         """Classes of a task's head, None: of the one that stands alone; 0 = no such head."""
         if task is None:
             return self.num_labels
         return dict(self.task_labels or ()).get(task, 0)
-
-    def _check_streams(self) -> None:
-        what = f"model {self.name}: streams={self.streams}"
-        exact = self.relative_buckets // 2
-        if not self.decoder_layers:
-            raise UserError(f"{what} needs decoder_layers")
-        if self.tied_self_attention:
-            raise UserError(f"{what} has no tied_self_attention: the encoder's knows no distances")
-        if self.attention_backend not in WITH_STREAMS:
-            raise UserError(
-                f"{what} needs attention_backend={' or '.join(WITH_STREAMS)}, got"
-                f" {self.attention_backend}"
-            )
-        if not exact:
-            raise UserError(
-                f"{what} needs relative_buckets of 2 or more, got {self.relative_buckets}"
-            )
-        if self.relative_max_distance <= exact:
-            raise UserError(
-                f"{what} needs relative_max_distance over {exact}, half of relative_buckets, got"
-                f" {self.relative_max_distance}"
-            )
 
     @property
     def head_dim(self) -> int:
@@ -302,20 +263,8 @@ class ModelConfig:
         return bool(self.language_tokens) or (self.has_languages and embedding is not False)
 
     def replace(self, **overrides: Any) -> "ModelConfig":
-        """A copy with some fields changed. Raises `UserError` for an unknown field."""
-        known = [field.name for field in dataclasses.fields(self)]
-        for key in overrides:
-            if key not in known:
-                hint = _did_you_mean(key, known)
-                raise UserError(f"model {self.name}: no option {key!r}{hint}")
+        """A copy with some fields changed."""
         return dataclasses.replace(self, **overrides)
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    if not near:
-        return ""
-    return f"; did you mean {near[0]!r}?"
 
 
 _XLM = ModelConfig(
@@ -389,7 +338,5 @@ PRESETS: dict[str, ModelConfig] = {
 def preset(name: str, **overrides: Any) -> ModelConfig:
     """The preset of that name with some fields changed. Raises `UserError` for an unknown name or
     field."""
-    if name not in PRESETS:
-        hint = _did_you_mean(name, PRESETS)
-        raise UserError(f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}")
+    require_choice({"MODEL": name}, PRESETS, "MODEL")
     return PRESETS[name].replace(**overrides)

@@ -9,7 +9,7 @@ several tasks `classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kerne
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -113,12 +113,12 @@ class _Modules(nn.Module):
         self,
         batch: Batch,
         spec: AttentionSpec,
-        key: Array | None,
-        all_layers: bool,
-        memory: tuple[Array, AttentionSpec] | None,
-        words_BLD: Array | None,
-        shift_BLD: Array | None,
-        states_BLD: Array | None,
+        key: Array | None = None,
+        all_layers: bool = False,
+        memory: tuple[Array, AttentionSpec] | None = None,
+        words_BLD: Array | None = None,
+        shift_BLD: Array | None = None,
+        states_BLD: Array | None = None,
     ):
         c = self.config
         keys = split_key(key)
@@ -136,26 +136,6 @@ class _Modules(nn.Module):
             memory_BSD, memory_spec = memory
             memory = (memory_BSD, bound(memory_spec))
         return self.encoder(x_BLD, keys[1], bound(spec), memory, all_layers)
-
-    def recover_words(self, e_BLD, values_BLD, batch: Batch, mask: Mask):
-        fields = Fields.from_batch(batch)
-        return self.word_recovery(e_BLD, values_BLD, mask(fields, fields))
-
-    def averages(self, e_BLD, batch: Batch):
-        fields = Fields.from_batch(batch)
-        return tuple(self.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1))
-
-    def classify_paraphrase(self, h_BLD, key: Array | None):
-        return self.paraphrase(h_BLD, key)[:, 0]
-
-    def vocabulary_head(self, h):
-        return self.head(h)
-
-    def classify(self, h_BLD, batch: Batch, key: Array | None, task: str | None):
-        fields = Fields.from_batch(batch)
-        if task is None:
-            return self.classifier(h_BLD, key, fields)
-        return self.classifiers(h_BLD, key, fields, task)[task]
 
     def everything(self):
         # Flax makes a parameter where it is first used, so each module is called once.
@@ -199,12 +179,7 @@ class Encoder:
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
         """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see
-        `Stack`). Raises `UserError` for a model with a decoder, which would be left out."""
-        if config.decoder_layers and type(self) is Encoder:
-            raise UserError(
-                f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has"
-                " no decoder; set decoder_layers=0, or use build_model"
-            )
+        `Stack`)."""
         self.config = config
         # Flax stays in here: callers see plain functions of plain dicts.
         self._modules = _Modules(config, mesh)
@@ -251,19 +226,9 @@ class Encoder:
         `memory`, `Refused` when the attention backend cannot honour `spec`.
         """
         self._check(batch, texts=texts)
-        self._check_memory(memory)
-        return self._modules.apply(
-            {"params": params},
-            batch,
-            spec,
-            rng,
-            all_layers,
-            memory,
-            words_BLD,
-            shift_BLD,
-            states_BLD,
-            method="encode",
-        )
+        self._require("cross_attention", memory is None)
+        given = rng, all_layers, memory, words_BLD, shift_BLD, states_BLD
+        return self._run(params, lambda modules: modules.encode(batch, spec, *given))
 
     def attention_weights(
         self,
@@ -278,19 +243,11 @@ class Encoder:
         that it leaves out: `cross_attention_query` "input"). Rows sum to 1; who is not seen has 0.
         Raises what `encode` raises, and `Refused` on another backend than xla."""
         self._check(batch)
-        self._check_memory(memory)
+        self._require("cross_attention", memory is None)
         _, found = self._modules.apply(
             {"params": params},
-            batch,
-            spec,
-            None,
-            False,
-            memory,
-            None,
-            None,
-            None,
-            method="encode",
             mutable=[WEIGHTS],
+            method=lambda modules: modules.encode(batch, spec, memory=memory),
         )
         layers = found[WEIGHTS]["encoder"]["layers"]
         weights = {}
@@ -304,7 +261,7 @@ class Encoder:
     def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded
         vocabulary."""
-        g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
+        g, bias_V = self._run(params, lambda modules: modules.head(h))
         # Tied: the table that words are looked up in is the head's kernel.
         table_VD = params["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
@@ -324,14 +281,16 @@ class Encoder:
         """
         c = self.config
         if not c.labels_of(task):
-            if task is None:
-                raise UserError(f"model {c.name} has no classification head; set num_labels")
-            known = ", ".join(dict(c.task_labels or ())) or "no task"
+            known = ", ".join(dict(c.task_labels or ())) or "none"
             raise UserError(
-                f"model {c.name} has no classification head of task {task!r}; it has those of"
-                f" {known}; set task_labels"
+                f"model {c.name} has no classification head{f' of task {task!r}' if task else ''}"
+                f" (of tasks: {known}); set num_labels or task_labels"
             )
-        return self._modules.apply({"params": params}, h_BLD, batch, rng, task, method="classify")
+        fields = Fields.from_batch(batch)
+        if task is None:
+            return self._run(params, lambda modules: modules.classifier(h_BLD, rng, fields))
+        found = self._run(params, lambda modules: modules.classifiers(h_BLD, rng, fields, task))
+        return found[task]
 
     def recover_words(
         self, params: Params, batch: Batch, mask: Mask, *, shift_BLD: Array | None = None
@@ -339,37 +298,39 @@ class Encoder:
         """(x_BLD, attention_BLS): every token as a mixture of the word embeddings of those whom
         `mask` lets it see (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed,
         not as they are compared. Raises `UserError` for a model without word_recovery."""
-        if not self.config.word_recovery:
-            raise UserError(
-                f"model {self.config.name} has no word recovery; set word_recovery=True"
-            )
+        self._require("word_recovery")
         # The table itself, without positions and norm: words are mixed, not states.
         e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
-        values_BLD = e_BLD
-        if shift_BLD is not None:
-            values_BLD = e_BLD + shift_BLD
-        return self._modules.apply(
-            {"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words"
+        values_BLD = e_BLD if shift_BLD is None else e_BLD + shift_BLD
+        fields = Fields.from_batch(batch)
+        allowed_BLS = mask(fields, fields)
+        return self._run(
+            params, lambda modules: modules.word_recovery(e_BLD, values_BLD, allowed_BLS)
         )
 
     def averages(self, params: Params, batch: Batch) -> tuple[Array, Array]:
         """float32 (u_BF, v_BF): the deep averaging network's vectors of the texts of a row, one
         pair per row. Raises `UserError` for a model without one."""
-        if not self.config.dan:
-            raise UserError(
-                f"model {self.config.name} has no deep averaging network; set dan to its width"
-            )
+        self._require("dan")
         e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
-        return self._modules.apply({"params": params}, e_BLD, batch, method="averages")
+        fields = Fields.from_batch(batch)
+        return self._run(
+            params,
+            lambda modules: tuple(
+                modules.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1)
+            ),
+        )
 
     def classify_paraphrase(
         self, params: Params, h_BLD: Array, *, rng: Array | None = None
     ) -> Array:
         """float32 logit_B that the two texts of a row translate each other, from the row's first
         state (Unicoder §3.2). Raises `UserError` for a model without a paraphrase head."""
-        if not self.config.paraphrase:
-            raise UserError(f"model {self.config.name} has no paraphrase head; set paraphrase=True")
-        return self._modules.apply({"params": params}, h_BLD, rng, method="classify_paraphrase")
+        self._require("paraphrase")
+        return self._run(params, lambda modules: modules.paraphrase(h_BLD, rng)[:, 0])
+
+    def _run(self, params: Params, method: Callable[[Any], Any]) -> Any:
+        return self._modules.apply({"params": params}, method=method)
 
     def _boxed(self, rng):
         return self._modules.init({"params": rng}, method="everything")["params"]
@@ -377,11 +338,10 @@ class Encoder:
     def _abstract_boxed(self):
         return _abstract_boxed(type(self), self.config)
 
-    def _check_memory(self, memory: tuple[Array, AttentionSpec] | None) -> None:
-        if memory is not None and not self.config.cross_attention:
-            raise UserError(
-                f"model {self.config.name} has no cross-attention; set cross_attention=True"
-            )
+    def _require(self, part: str, unless: bool = False) -> None:
+        if not unless and not getattr(self.config, part):
+            value = "WIDTH" if part == "dan" else "True"
+            raise UserError(f"model {self.config.name} has no {part}; set {part}={value}")
 
     def _check(self, batch: Batch, ahead: int = 0, texts: int = 1) -> None:
         """`ahead`: positions that are read beyond the last token's; `texts`: see `encode`."""

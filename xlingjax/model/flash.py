@@ -344,22 +344,8 @@ def product(a: Array, b: Array) -> Array:
     return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
 
 
-def longest_on(kind: str) -> int:
-    """Tokens of a row, at most, on devices that call themselves so."""
+def takes(tokens: int, device_kind: str = "") -> bool:
+    """Whether rows of so many tokens go through the kernel on such a device."""
     # Chips up to the v4 have 16 MiB of their own memory, later ones 64 and more.
-    if kind in ("TPU v2", "TPU v3", "TPU v4"):
-        return 2048
-    return LONGEST
-
-
-def require_room(length: int, keys: int, longest: int = LONGEST) -> str:
-    """Why rows of such lengths do not go through the kernel; "": they do."""
-    if keys > longest or length > longest:
-        return f"rows of at most {longest:,} tokens"
-    for tokens in (length, keys):
-        if tokens % _LANES:
-            return (
-                f"rows of a multiple of {_LANES} tokens, not of {tokens}; make them"
-                f" {math.ceil(tokens / _LANES) * _LANES} long (LENGTH)"
-            )
-    return ""
+    longest = 2048 if device_kind in ("TPU v2", "TPU v3", "TPU v4") else LONGEST
+    return tokens <= longest and not tokens % _LANES

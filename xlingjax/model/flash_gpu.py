@@ -51,14 +51,6 @@ OF_QUERIES = Tile(queries=64, keys=32)
 OF_KEYS = Tile(queries=32, keys=64)
 
 
-def require_size(size: int) -> str:
-    """Why heads of such a size do not go through the kernels; "": they do."""
-    # Of Triton's blocks, and of what its products take.
-    if size < 16 or size & (size - 1):
-        return f"heads of a power of two from 16 on, and on GPUs these are of {size}"
-    return ""
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
     """[B, L, H, K] in the type of the values. q, k, v: [B, L, H, K], [B, S, H, K]; queries

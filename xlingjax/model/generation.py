@@ -48,16 +48,12 @@ def generate(
             f"texts of {columns} tokens do not fit model {c.name}: its position table takes"
             f" {model.longest_target}; lower max_length"
         )
-    if config.temperature and key is None:
-        raise UserError("decoding: drawn tokens need a random key")
     params = jax.lax.stop_gradient(params)
     memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
     next_tokens = NextTokens.of(model, params, ids, config)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
-    search = one_by_one
-    if config.beams > 1:
-        search = beam_search
+    search = beam_search if config.beams > 1 else one_by_one
     return search(next_tokens, cache, start_B, languages_B, first_B, longest_B, columns, key)
 
 
@@ -95,9 +91,7 @@ def one_by_one(
     ids = next_tokens.ids
     config = next_tokens.config
     rows = start_B.shape[0]
-    draw = None
-    if config.temperature:
-        draw = drawing(config, key, rows)
+    draw = drawing(config, key, rows) if config.temperature else None
 
     def step(state):
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
@@ -166,16 +160,6 @@ class _Beams(NamedTuple):
     done_B: Array
 
 
-class _Continued(NamedTuple):
-    """The 2 W best continuations of each row, the best first."""
-
-    score_BC: Array
-    beam_BC: Array
-    token_BC: Array
-    texts_BCT: Array
-    lengths_BC: Array
-
-
 def beam_search(
     next_tokens: NextTokens,
     cache: Cache,
@@ -194,11 +178,27 @@ def beam_search(
     ids = next_tokens.ids
     config = next_tokens.config
     width = config.beams
-    start = _first_beams(cache, start_B, longest_B, columns, width, ids.pad)
-    languages_R = jnp.repeat(languages_B, width, axis=0)
-    first_R = first_B
-    if first_B is not None:
-        first_R = jnp.repeat(first_B, width, axis=0)
+    rows = start_B.shape[0]
+    rows_B1 = jnp.arange(rows)[:, None]
+
+    def beams(x):
+        """Each row of x for each of its beams."""
+        return jnp.repeat(x, width, axis=0)
+
+    empty_BWT = jnp.full((rows, width, columns), ids.pad, jnp.int32)
+    lowest_BW = jnp.full((rows, width), LOWEST)
+    start = _Beams(
+        # The source's keys and values stay as they are: the beams of a row share them.
+        cache=dataclasses.replace(cache, past=jax.tree.map(beams, cache.past)),
+        last_BW=beams(start_B).reshape(rows, width),
+        texts_BWT=empty_BWT,
+        # All beams begin alike: only the first counts in the first step.
+        score_BW=lowest_BW.at[:, 0].set(0.0),
+        ended=Texts(empty_BWT, jnp.zeros((rows, width), jnp.int32), lowest_BW),
+        done_B=longest_B == 0,
+    )
+    languages_R = beams(languages_B)
+    first_R = None if first_B is None else beams(first_B)
 
     def step(state):
         column = state.cache.column
@@ -210,88 +210,44 @@ def beam_search(
             first_R,
             2 * width,
         )
-        best = _best_continued(state, gain_RC, tokens_RC)
-        ends_BC = best.token_BC == ids.end
-        ends_BC |= (column + 1 >= longest_B)[:, None]
+        total_RC = _flat(state.score_BW)[:, None] + gain_RC
+        # At most W of 2 W end, one of each beam, so that W remain to go on.
+        score_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
+        beam_BC = index_BC // gain_RC.shape[1]
+        token_BC = chosen(tokens_RC.reshape(rows, -1), index_BC)
+        texts_BCT = chosen(state.texts_BWT, beam_BC).at[:, :, column].set(token_BC)
+
+        ends_BC = (token_BC == ids.end) | (column + 1 >= longest_B)[:, None]
         # No text ends from a beam that does not count yet, or by a token that is out of reach.
-        possible_BC = best.score_BC > LOWEST / 2
-        among_first_C = jnp.arange(2 * width) < width
-        open_B1 = ~state.done_B[:, None]
-        finishing_BC = ends_BC & possible_BC & among_first_C & open_B1
-        length = (column + 1).astype(jnp.float32)
-        ended = _best_ended(state.ended, best, finishing_BC, length, config)
-        cache, last_BW, texts_BWT, score_BW = _best_open(best, ends_BC, cache)
+        finishing_BC = ends_BC & (score_BC > LOWEST / 2) & (jnp.arange(2 * width) < width)
+        finishing_BC &= ~state.done_B[:, None]
+        # The W best finished texts, those that end in this column among them.
+        divisor = (column + 1).astype(jnp.float32) ** config.length_penalty
+        final_BC = jnp.where(finishing_BC, score_BC / divisor, LOWEST)
+        found = Texts(texts_BCT, jnp.full_like(index_BC, column + 1), final_BC)
+        all_BX = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), state.ended, found)
+        _, keep_BW = jax.lax.top_k(all_BX.scores, width)
+        ended = jax.tree.map(lambda x: chosen(x, keep_BW), all_BX)
+
+        # The W best that do not end, each with the keys and values of the text that it continues.
+        score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, score_BC), width)
+        rows_R = _flat(chosen(beam_BC, keep_BW) + width * rows_B1)
+        past = jax.tree.map(lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past)
         # What the best one would score here stands for all that may yet come of it.
-        unfinished_B = score_BW[:, 0] / length**config.length_penalty
-        done_B = state.done_B | (unfinished_B <= ended.scores[:, -1])
-        done_B |= column + 1 >= longest_B
-        return _Beams(cache, last_BW, texts_BWT, score_BW, ended, done_B)
+        done_B = state.done_B | (score_BW[:, 0] / divisor <= ended.scores[:, -1])
+        return _Beams(
+            dataclasses.replace(cache, past=past),
+            chosen(token_BC, keep_BW),
+            chosen(texts_BCT, keep_BW),
+            score_BW,
+            ended,
+            done_B | (column + 1 >= longest_B),
+        )
 
     end = until_done(step, start, columns)
     return jax.tree.map(lambda x: x[:, : config.n_best], end.ended)
 
 
-def _first_beams(
-    cache: Cache, start_B: Array, longest_B: Array, columns: int, width: int, pad: int | Array
-) -> _Beams:
-    rows = start_B.shape[0]
-    # The source's keys and values stay as they are: the beams of a row share them.
-    past = jax.tree.map(lambda x: jnp.repeat(x, width, axis=0), cache.past)
-    empty_BWT = jnp.full((rows, width, columns), pad, jnp.int32)
-    lowest_BW = jnp.full((rows, width), LOWEST)
-    return _Beams(
-        cache=dataclasses.replace(cache, past=past),
-        last_BW=jnp.repeat(start_B, width, axis=0).reshape(rows, width),
-        texts_BWT=empty_BWT,
-        # All beams begin alike: only the first counts in the first step.
-        score_BW=lowest_BW.at[:, 0].set(0.0),
-        ended=Texts(empty_BWT, jnp.zeros((rows, width), jnp.int32), lowest_BW),
-        done_B=longest_B == 0,
-    )
-
-
 def _flat(x_BW: Array) -> Array:
     rows, width, *further_axes = x_BW.shape
     return x_BW.reshape(rows * width, *further_axes)
-
-
-def _best_continued(state: _Beams, gain_RC: Array, tokens_RC: Array) -> _Continued:
-    """gain_RC, tokens_RC: of the next tokens of each beam, as `NextTokens` gives them."""
-    rows, width = state.score_BW.shape
-    total_RC = _flat(state.score_BW)[:, None] + gain_RC
-    # At most W of 2 W end, one of each beam, so that W remain to go on.
-    best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
-    beam_BC = index_BC // gain_RC.shape[1]
-    token_BC = jnp.take_along_axis(tokens_RC.reshape(rows, -1), index_BC, axis=1)
-    column = state.cache.column
-    texts_BCT = chosen(state.texts_BWT, beam_BC).at[:, :, column].set(token_BC)
-    lengths_BC = jnp.full_like(index_BC, column + 1)
-    return _Continued(best_BC, beam_BC, token_BC, texts_BCT, lengths_BC)
-
-
-def _best_ended(
-    ended: Texts, best: _Continued, finishing_BC: Array, length: Array, config: Decoding
-) -> Texts:
-    """The W best finished texts, those that end in this column, at this length, among them."""
-    final_BC = jnp.where(finishing_BC, best.score_BC / length**config.length_penalty, LOWEST)
-    all_BX = jnp.concatenate([ended.scores, final_BC], axis=1)
-    scores_BW, keep_BW = jax.lax.top_k(all_BX, config.beams)
-    texts_BXT = jnp.concatenate([ended.ids, best.texts_BCT], axis=1)
-    texts_BWT = chosen(texts_BXT, keep_BW)
-    lengths_BX = jnp.concatenate([ended.lengths, best.lengths_BC], axis=1)
-    return Texts(texts_BWT, chosen(lengths_BX, keep_BW), scores_BW)
-
-
-def _best_open(best: _Continued, ends_BC: Array, cache: Cache) -> tuple[Cache, Array, Array, Array]:
-    """(cache, last tokens, texts, scores) of the W best texts that do not end."""
-    rows, twice_width = ends_BC.shape
-    width = twice_width // 2
-    score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best.score_BC), width)
-    texts_BWT = chosen(best.texts_BCT, keep_BW)
-    last_BW = chosen(best.token_BC, keep_BW)
-    # Each beam goes on with the keys and values of the text that it continues.
-    first_rows_B1 = width * jnp.arange(rows)[:, None]
-    rows_R = _flat(chosen(best.beam_BC, keep_BW) + first_rows_B1)
-    past = jax.tree.map(lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past)
-    cache = dataclasses.replace(cache, past=past)
-    return cache, last_BW, texts_BWT, score_BW

@@ -38,7 +38,7 @@ class Classifier(nn.Module):
     """States -> float32 logits_BC (of `OF_TOKENS` logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has
-    no dropout before it; "mean" and "max" read the mean and the maximum of all states of the row.
+    no dropout before it.
     "difference" reads u - v and |u - v| of the mean states u, v of a pair's texts, each scaled to
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
@@ -52,9 +52,7 @@ class Classifier(nn.Module):
     @nn.compact
     def __call__(self, h_BLD: Array, key: Array | None, fields: Fields) -> Array:
         c = self.config
-        rate = c.classifier_dropout
-        if rate is None:
-            rate = c.dropout
+        rate = c.dropout if c.classifier_dropout is None else c.classifier_dropout
         keys = split_key(key)
         if c.classifier == "difference":
             u_BD = mean_state(h_BLD, fields.valid & (fields.side == 0))
@@ -65,8 +63,6 @@ class Classifier(nn.Module):
             x = dropout(gelu(c, h_BF), rate, keys[0])
         elif c.classifier in OF_TOKENS:
             x = dropout(h_BLD, rate, keys[0])
-        elif c.classifier in ("mean", "max"):
-            x = dropout(pooled_states(h_BLD, fields.valid, c.classifier), rate, keys[0])
         elif c.classifier == "pooler":
             # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
@@ -75,9 +71,7 @@ class Classifier(nn.Module):
         if c.classifier in ("xlmr", "pooler", "plug_in", "decoder"):
             x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
             x = dropout(x, rate, keys[1])
-        inputs = "embed"
-        if c.classifier == "difference":
-            inputs = "mlp"
+        inputs = "mlp" if c.classifier == "difference" else "embed"
         logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)
         # The loss takes its logarithm in float32.
         return logits.astype(jnp.float32)
@@ -101,19 +95,6 @@ class TaskClassifiers(nn.Module):
                 classifier = Classifier(c.replace(num_labels=labels), name=name)
                 logits[name] = classifier(h_BLD, key, fields)
         return logits
-
-
-def pooled_states(h_BLD: Array, valid_BL: Array, kind: str) -> Array:
-    """The "mean" or "max" over a row's own states, BD; 0 of an empty row."""
-    if kind == "max":
-        # Not 0: where all states of a row are negative, padding would win.
-        lowest = jnp.finfo(h_BLD.dtype).min
-        max_BD = jnp.where(valid_BL[..., None], h_BLD, lowest).max(1)
-        return jnp.where(valid_BL.any(1, keepdims=True), max_BD, 0)
-    # In float32: a sum of hundreds in 16 bits would lose its last terms.
-    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), valid_BL.astype(jnp.float32))
-    mean_BD = sum_BD / jnp.maximum(valid_BL.sum(1, keepdims=True), 1)
-    return mean_BD.astype(h_BLD.dtype)
 
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:

@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xlingjax.errors import UserError
 from xlingjax.model import chunked
-from xlingjax.model.attention import Refused
+from xlingjax.model.attention import require_length
 from xlingjax.model.block import KeysValues, by_head, written
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Params
@@ -241,9 +240,9 @@ class _NgramDecoder(Decoder):
         `count` predicting ones; positions_BS are the keys'."""
         c = self.config
         length = batch["input_ids"].shape[1]
-        wanted = chunked.require_blocks(length, 1 + count)
-        if backend == "chunked" and wanted:
-            raise Refused(f"attention backend chunked takes {wanted}, or use xla")
+        columns = (1 + count) * length
+        fits = backend != "chunked" or chunked.block_of(columns)
+        require_length(fits, "chunked", columns)
         # A predicting column stands where its target does, one after the token that was read.
         ahead = {name: jnp.tile(ids, (1, count)) for name, ids in batch.items()}
         ahead["position_ids"] += 1
@@ -275,12 +274,6 @@ class NgramSeq2Seq(Seq2Seq):
     _module = _NgramDecoder
     _self_attention = NgramAttention
     _ahead = 1
-
-    def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """Raises `UserError` for a model without predicting streams."""
-        if not config.streams:
-            raise UserError(f"model {config.name} has no predicting streams; set streams")
-        super().__init__(config, mesh)
 
     def decode_streams(
         self,

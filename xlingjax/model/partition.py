@@ -68,23 +68,16 @@ def mesh_sizes(config: MeshConfig, devices: int, processes: int = 1) -> tuple[in
     """How long the axes ("data", "fsdp", "tensor") are on so many devices, of which none is looked
     at. Raises UserError as `make_mesh` does."""
     sizes = [config.data, config.fsdp, config.tensor]
-    requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
-    if sizes.count(-1) > 1:
-        raise UserError(f"mesh {requested}: at most one size is -1 (take what the others leave)")
-    if -1 in sizes:
-        fixed = math.prod(size for size in sizes if size != -1)
-        if devices % fixed:
-            raise UserError(
-                f"mesh {requested} does not divide {devices} devices; choose sizes whose product"
-                " does"
-            )
+    fixed = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and not devices % fixed:
         sizes[sizes.index(-1)] = devices // fixed
     used = math.prod(sizes)
     # Devices left out would leave a process without any, or with fewer than the others.
-    if used > devices or (used < devices and processes > 1):
+    if -1 in sizes or used > devices or (used < devices and processes > 1):
+        requested = " x ".join(f"{axis}={getattr(config, axis)}" for axis in AXES)
         raise UserError(
-            f"mesh {requested} needs {used} devices, {devices} are there; set one size to -1 to"
-            " take what is left"
+            f"mesh {requested} does not fit {devices} devices: choose sizes whose product divides"
+            " them, one of them -1 to take what the others leave"
         )
     data, fsdp, tensor = sizes
     return data, fsdp, tensor
@@ -108,20 +101,13 @@ def partition_spec(
     taken: set[str] = set()
     spec: list[str | tuple[str, ...] | None] = []
     for name, size in zip(names, shape, strict=True):
-        carriers: tuple[str, ...] = ()
-        if name is not None:
-            carriers = rules.get(name, ())
+        carriers = rules.get(name, ()) if name is not None else ()
         axes = tuple(axis for axis in carriers if axis not in taken)
-        parts = math.prod(mesh.shape[axis] for axis in axes)
         # Replicated and not padded, so that every mesh has the same parameters.
-        if not axes or size % parts:
-            spec.append(None)
-            continue
+        if size % math.prod(mesh.shape[axis] for axis in axes):
+            axes = ()
         taken.update(axes)
-        if len(axes) == 1:
-            spec.append(axes[0])
-        else:
-            spec.append(axes)
+        spec.append(axes[0] if len(axes) == 1 else axes or None)
     return PartitionSpec(*spec)
 
 
@@ -135,8 +121,6 @@ def param_shardings(
     """
 
     def one(leaf, names):
-        if len(names) != len(leaf.shape):
-            raise ValueError(f"logical axes {names} do not match shape {leaf.shape}")
         return NamedSharding(mesh, partition_spec(mesh, names, leaf.shape, rules))
 
     return jax.tree.map(one, shapes, logical_axes)
@@ -192,18 +176,17 @@ def check_counts(microbatches: int, **every: int) -> None:
 def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
     """Raise UserError unless every device gets the same number of rows in each of the
     microbatches."""
-    data, fsdp = mesh.shape["data"], mesh.shape["fsdp"]
-    check_shares(data, fsdp, rows, microbatches, what)
+    check_shares(mesh.shape["data"], mesh.shape["fsdp"], rows, microbatches, what)
 
 
 def check_shares(data: int, fsdp: int, rows: int, microbatches: int, what: str) -> None:
     """As `check_rows`, of a mesh that is known by its sizes."""
-    devices = data * fsdp
-    if rows % (devices * microbatches):
+    parts = data * fsdp * microbatches
+    if rows % parts:
         raise UserError(
             f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x"
-            f" {devices} devices (mesh data={data} x fsdp={fsdp}); set its BATCH (tlm: TLM_BATCH)"
-            f" to a multiple of {devices * microbatches}"
+            f" {data * fsdp} devices (mesh data={data} x fsdp={fsdp}); set its BATCH (tlm:"
+            f" TLM_BATCH) to a multiple of {parts}"
         )
 
 

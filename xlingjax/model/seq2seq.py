@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xlingjax.errors import UserError
 from xlingjax.model.attention import Attention, AttentionSpec, bind
 from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
@@ -130,9 +129,6 @@ class Decoder(nn.Module):
         queries, keys = new_column(batch, cache)
         return (self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache))
 
-    def vocabulary_head(self, h):
-        return self.head(h)
-
     def everything(self):
         batch = one_token()
         source = Fields.from_batch(batch)
@@ -150,14 +146,6 @@ class Seq2Seq(Encoder):
     """Positions beyond a target's last one that the decoder reads."""
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """Raises `UserError` for a model without decoder layers, or with predicting streams (see
-        `NgramSeq2Seq`)."""
-        if not config.decoder_layers:
-            raise UserError(f"model {config.name} has no decoder; set decoder_layers")
-        if config.streams and self._module is Decoder:
-            raise UserError(
-                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0"
-            )
         super().__init__(config, mesh)
         # A decoder's layers are an encoder's with VECO's slot: self-attention, cross-attention,
         # feed-forward.
@@ -258,7 +246,7 @@ class Seq2Seq(Encoder):
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
-        g, bias_V = self._apply(params, h, method="vocabulary_head")
+        g, bias_V = self._apply(params, h, method=lambda modules, h: modules.head(h))
         # Tied to the decoder's own table, where it has one.
         table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
@@ -269,7 +257,7 @@ class Seq2Seq(Encoder):
         self._check(target, self._ahead)
         return target, source_fields(batch)
 
-    def _apply(self, params: Params, *arguments: Any, method: str):
+    def _apply(self, params: Params, *arguments: Any, method: Any):
         return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
 
     def _view(self, params: Params) -> Params:

@@ -13,7 +13,7 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import flops_per_token
-from xlingjax.model.masks import Mask
+from xlingjax.model.masks import Mask, bidirectional, same_side
 from xlingjax.objectives.losses import cross_entropy, gather_positions
 from xlingjax.objectives.ramp import Ramp
 
@@ -29,6 +29,8 @@ SLOTS = ("masked_positions", "masked_targets", "masked_weights")
 
 # Most tokens whose logits exist at once: at a vocabulary of 250 000, 2 GB for the logits.
 CHUNK = 2048
+
+EACH_TEXT_ALONE = AttentionSpec(bidirectional & same_side)
 
 
 @jax.tree_util.register_dataclass
@@ -62,16 +64,13 @@ class Predictions:
 
 class Objective(abc.ABC):
     """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the
-    global batch.
-
-    What stands here with a body is a default: an objective says only what is otherwise of it.
-    """
+    global batch. A method with a body here is a default."""
 
     name: str
     reads: tuple[str, ...]
     """The fields of a batch that it takes (`data/features.py`)."""
-    coefficients: Mapping[str, float | Ramp]
-    """Of the terms; a ramp is by the step of the run."""
+    weighed_by: str = "example_weights"
+    """The field that `weights` adds up."""
     whole_batch: bool = False
     """Its terms are not sums over rows: a run in microbatches refuses it."""
     adds: tuple[str, ...] = ()
@@ -80,6 +79,11 @@ class Objective(abc.ABC):
     continues_encoder: bool = True
     """Whether a released encoder goes on learning by it (`xlingjax adapt`): not by fine-tuning, nor
     by what needs a decoder or hides what comes after a word."""
+
+    @property
+    def coefficients(self) -> Mapping[str, float | Ramp]:
+        """Of the terms; a ramp is by the step of the run."""
+        return {self.name: 1.0}
 
     @abc.abstractmethod
     def attention(self) -> AttentionSpec:
@@ -105,8 +109,16 @@ class Objective(abc.ABC):
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         """By term, in the order of `coefficients`, then those that no loss is taken of. `shift_BLD`
-        is added to the word embeddings that the model reads. Empty where `evidence` is."""
-        return {}
+        is added to the word embeddings that the model reads. Empty where `evidence` is; else by
+        default what `read` makes of one pass of the encoder."""
+        if not self.evidence():
+            return {}
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        return self.read(h_BLD, batch)
+
+    def read(self, h_BLD: Array, batch: Batch) -> dict[str, Predictions]:
+        """`predictions` from the encoder's states."""
+        raise NotImplementedError
 
     def words(self, batch: Batch) -> dict[str, Any]:
         """The token fields of all columns whose words the model reads: those of the batch, unless a
@@ -120,9 +132,9 @@ class Objective(abc.ABC):
         made of them."""
         return self, dict(batch)
 
-    @abc.abstractmethod
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Per term the number of predictions, a float32 scalar; a function of the batch alone."""
+        return {self.name: jnp.sum(batch[self.weighed_by], dtype=jnp.float32)}
 
     @abc.abstractmethod
     def loss(
@@ -141,73 +153,87 @@ class TokenObjective(Objective):
     """The loss of objectives that predict tokens: cross-entropy of every term's predictions,
     `chunk` at a time."""
 
-    name: str
     chunk: int
     smoothing = 0.0
     """Of the targets, see `cross_entropy`."""
+    weighed_by = "masked_weights"
 
     def head(self, model: Encoder) -> Head:
         """Which of the model's vocabulary heads predicts."""
         return model.vocab_head
-
-    @property
-    def coefficients(self) -> Mapping[str, float | Ramp]:  # type: ignore[override]  # of its name
-        return {self.name: 1.0}
 
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         terms: dict[str, Array] = {}
         metrics: dict[str, Any] = {}
-        for name, of_term in self.predictions(model, params, batch, rng).items():
+        for name, predictions in self.predictions(model, params, batch, rng).items():
             # Others are for the leak test and for samples alone, as BTMLM's pseudo tokens.
-            if name in self.coefficients:
-                terms[name], term_metrics = token_loss(
-                    name,
-                    model,
-                    params,
-                    of_term,
-                    languages,
-                    self.chunk,
-                    self.head(model),
-                    self.smoothing,
-                )
-                metrics |= term_metrics
+            if name not in self.coefficients:
+                continue
+            # The logits, B M V of them, are nowhere made at once: `cross_entropy` goes by chunks.
+            g_BMD, table_VD, bias_V = self.head(model)(params, predictions.states)
+            weights_T = jnp.float32(predictions.weights).reshape(-1)
+            terms[name], nll_T, correct_T = cross_entropy(
+                g_BMD.reshape(-1, g_BMD.shape[-1]),
+                table_VD,
+                bias_V,
+                predictions.targets.reshape(-1),
+                weights_T,
+                vocab_size=model.config.vocab_size,
+                chunk=self.chunk,
+                smoothing=self.smoothing,
+            )
+            values = {"loss": nll_T, "accuracy": correct_T}
+            metrics |= metrics_by_language(
+                name, values, weights_T, predictions.languages.reshape(-1), languages
+            )
         return Loss(terms, metrics)
 
 
-def token_loss(
-    name: str,
-    model: Encoder,
-    params: Params,
-    predictions: Predictions,
-    languages: int,
-    chunk: int,
-    head: Head | None = None,
-    smoothing: float = 0.0,
-) -> tuple[Array, dict[str, tuple[Array, Array]]]:
-    """(summed cross-entropy, metrics) of predicted tokens. head: default the encoder's."""
-    if head is None:
-        head = model.vocab_head
-    # The logits, B M V of them, are nowhere made at once: `cross_entropy` goes by chunks.
-    g_BMD, table_VD, bias_V = head(params, predictions.states)
-    # Flat, since rows mean nothing to a loss that goes by chunks of tokens.
-    weights_T = jnp.float32(predictions.weights).reshape(-1)
-    languages_T = predictions.languages.reshape(-1)
-    g_TD = g_BMD.reshape(-1, g_BMD.shape[-1])
-    targets_T = predictions.targets.reshape(-1)
-    loss, nll_T, correct_T = cross_entropy(
-        g_TD,
-        table_VD,
-        bias_V,
-        targets_T,
-        weights_T,
-        vocab_size=model.config.vocab_size,
-        chunk=chunk,
-        smoothing=smoothing,
-    )
-    values = {"loss": nll_T, "accuracy": correct_T}
-    return loss, metrics_by_language(name, values, weights_T, languages_T, languages)
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """What is paid for T predictions of labels, and what their metrics are."""
+
+    loss_T: Array
+    correct_T: Array
+    """bool."""
+    weights_T: Array
+    languages_T: Array
+
+
+class LabelObjective(Objective):
+    """The mean loss of predictions that are no words: classes, spans, partners."""
+
+    continues_encoder = False
+
+    @abc.abstractmethod
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+        """Every prediction of the batch; those of weight 0 count for nothing."""
+
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
+        found = self.judged(model, params, batch, rng)
+        values = {"loss": found.loss_T, "accuracy": jnp.float32(found.correct_T)}
+        metrics = metrics_by_language(
+            self.name, values, found.weights_T, found.languages_T, languages
+        )
+        return Loss({self.name: (found.loss_T * found.weights_T).sum()}, metrics)
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        """One pass that predicts no words."""
+        return flops_per_token(config, shapes["input_ids"][1], 0.0)
+
+
+def first_language(batch: Batch) -> Array:
+    """[B]: the language of each row's first token."""
+    return batch["language_ids"][:, 0]
+
+
+def used_rows(batch: Batch) -> Array:
+    """float32 [B]: 1 for a row with text, 0 for one that only fills the batch."""
+    return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
 
 
 def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predictions:
@@ -226,14 +252,7 @@ def flops_at_slots(config: ModelConfig, shapes: Shapes) -> float:
     """`flops_per_token` of one pass with a prediction at every slot."""
     # The head runs at all slots, the unused ones too: shapes are fixed.
     length = shapes["input_ids"][1]
-    slots = shapes["masked_positions"][1]
-    return flops_per_token(config, length, slots / length)
-
-
-def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float:
-    """`flops_per_token` of one pass that predicts no words. No cross-attention is passed through:
-    plugged in, another objective reads it."""
-    return flops_per_token(config, shapes["input_ids"][1], 0.0)
+    return flops_per_token(config, length, shapes["masked_positions"][1] / length)
 
 
 def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array) -> Predictions:

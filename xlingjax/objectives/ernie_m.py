@@ -85,15 +85,7 @@ class CAMLM(TokenObjective):
         weights_BM = batch["masked_weights"]
         return {term: weights_BM[:, half].sum() for term, half in halves(self.terms, batch)}
 
-    def predictions(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
-        shift_BLD: Array | None = None,
-    ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+    def read(self, h_BLD: Array, batch: Batch) -> dict[str, Predictions]:
         return {term: at_slots(h_BLD, batch, half) for term, half in halves(self.terms, batch)}
 
 
@@ -148,9 +140,6 @@ class BTMLM(TokenObjective):
             # Placeholders bear `is_mask`, so one sees the text and itself.
             pseudo = bidirectional & ~mask_keys | bidirectional & itself
         return {self.name: bidirectional, f"{self.name}_pseudo": pseudo}
-
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: batch["masked_weights"].sum()}
 
     def predictions(
         self,

@@ -1,4 +1,4 @@
-"""Fine-tuning objectives: one labelled text, pair of texts, or tagged sentence per row."""
+"""Fine-tuning objectives: one labelled text, pair of texts, tagged sentence or question per row."""
 
 import dataclasses
 
@@ -11,29 +11,56 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.layers import split_key
-from xlingjax.model.masks import Mask, bidirectional, own_side, partner, same_side
+from xlingjax.model.masks import bidirectional
 from xlingjax.objectives.base import (
+    EACH_TEXT_ALONE,
     INPUTS,
     Array,
     Batch,
-    Loss,
-    Objective,
+    Judged,
+    LabelObjective,
     Params,
     Shapes,
-    flops_of_labels,
-    metrics_by_language,
-)
-from xlingjax.objectives.plugged import (
-    first_columns,
-    plugged_states,
-    require_plugged_in,
-    side_languages,
+    first_language,
 )
 from xlingjax.objectives.translation import with_decoder
 
 
+def of_classes(logits_TC: Array, labels_T: Array) -> tuple[Array, Array]:
+    """(cross-entropy [T], bool [T]: whether the likeliest class is right)."""
+    log_p_TC = jax.nn.log_softmax(logits_TC)
+    nll_T = -jnp.take_along_axis(log_p_TC, labels_T[..., None], axis=-1)[..., 0]
+    return nll_T, logits_TC.argmax(-1) == labels_T
+
+
+def of_spans(logits_BLC: Array, starts_B: Array, ends_B: Array) -> tuple[Array, Array]:
+    """(the mean cross-entropy of both ends [B], bool [B]: whether both are right), over the columns
+    of a row."""
+    targets_BC = jnp.stack([starts_B, ends_B], axis=-1)
+    log_p_BLC = jax.nn.log_softmax(logits_BLC, axis=1)
+    nll_BC = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)[:, 0]
+    # The mean of both, as BERT's run_squad.py has it.
+    return nll_BC.mean(-1), (logits_BLC.argmax(1) == targets_BC).all(-1)
+
+
+def at_columns(logits_BLC: Array, allowed_BL: Array) -> Array:
+    """Far below all others where a column is not allowed."""
+    # Not -inf: a row that only fills the batch has no column at all, and 0 times NaN is NaN.
+    return jnp.where(allowed_BL[..., None], logits_BLC, jnp.finfo(jnp.float32).min)
+
+
+def require_classifier(config: ModelConfig, classifier: str, num_labels: int) -> None:
+    """Raise UserError unless the model has this classifier, of so many classes."""
+    if config.num_labels != num_labels or config.classifier != classifier:
+        raise UserError(
+            f"model {config.name} has num_labels={config.num_labels},"
+            f" classifier={config.classifier!r}; the objective needs num_labels={num_labels},"
+            f' classifier="{classifier}"'
+        )
+
+
 @dataclasses.dataclass(frozen=True)
-class Classification(Objective):
+class Classification(LabelObjective):
     """Mean cross-entropy per example of the model's classifier (see `Classifier`), or of the head
     of `task`.
 
@@ -50,62 +77,29 @@ class Classification(Objective):
     task: str | None = None
     """Of a model with several heads (XGLUE §6.3.3, multi-task fine-tuning): whose. No other head
     gets a gradient."""
-    name: str = "classification"
-    reads: tuple[str, ...] = (
-        "input_ids",
-        "position_ids",
-        "language_ids",
-        "pack_ids",
-        "sides",
-        "labels",
-        "example_weights",
-    )
-    coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"classification": 1.0}, hash=False
-    )
-    continues_encoder = False
+    reads = (*INPUTS, "sides", "labels", "example_weights")
 
-    @classmethod
-    def of_task(cls, task: str, num_labels: int, apart: bool = False) -> "Classification":
-        """That of one of several tasks, which is called "classification_TASK"."""
-        name = f"classification_{task}"
-        return cls(num_labels, apart, task, name, coefficients={name: 1.0})
+    @property
+    def name(self) -> str:
+        return f"classification_{self.task}" if self.task else "classification"
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         if config.classifier == "decoder":
             # Each token is read twice, and no word is predicted.
             length = shapes["input_ids"][1]
             return 2 * decoder_flops_per_token(config, length, length, 0.0)
-        return flops_of_labels(config, shapes)
+        return super().flops_per_token(config, shapes)
 
     def attention(self) -> AttentionSpec:
         if self.apart:
-            # No kernel is to take the row's length for the mask: the sides do not see each other.
-            return AttentionSpec(bidirectional & same_side, packed=True)
+            return EACH_TEXT_ALONE
         # One example to a row: a kernel may take its length for the mask.
         return AttentionSpec(bidirectional, packed=False)
 
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: batch["example_weights"].sum()}
-
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         logits_BC = self.logits(model, params, batch, rng)
-        # Not the chunked cross-entropy: a few classes fit into memory at once.
-        log_p_BC = jax.nn.log_softmax(logits_BC)
-        nll_B = -jnp.take_along_axis(log_p_BC, batch["labels"][:, None], axis=-1)[:, 0]
-        right_B = logits_BC.argmax(-1) == batch["labels"]
-        correct_B = right_B.astype(jnp.float32)
-        weights_B = batch["example_weights"]
-        metrics = metrics_by_language(
-            self.name,
-            {"loss": nll_B, "accuracy": correct_B},
-            weights_B,
-            batch["language_ids"][:, 0],
-            languages,
-        )
-        return Loss(terms={self.name: (nll_B * weights_B).sum()}, metrics=metrics)
+        found = of_classes(logits_BC, batch["labels"])
+        return Judged(*found, batch["example_weights"], first_language(batch))
 
     def logits(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
@@ -123,34 +117,20 @@ class Classification(Objective):
     def _check(self, config: ModelConfig) -> None:
         num_labels = config.labels_of(self.task)
         if num_labels != self.num_labels:
-            of_task = ""
-            if self.task is not None:
-                of_task = f" for {self.task!r}"
             raise UserError(
-                f"model {config.name} has num_labels={num_labels}{of_task} and the task has "
-                f"{self.num_labels} labels: set the model's num_labels to the task's"
+                f"model {config.name} has num_labels={num_labels} for {self.name} and the task has"
+                f" {self.num_labels} labels: set the model's num_labels to the task's"
             )
         if self.apart != (config.classifier == "difference"):
             raise UserError(
                 f"model {config.name} has classifier={config.classifier!r} and the"
                 f" objective apart={self.apart}: set CLASSIFIER, which sets both"
             )
-        recipes = {
-            "tagging": "runs/tagging.gin",
-            "spans": "runs/span_qa.gin",
-            "plug_in": "runs/plug_in.gin",
-        }
-        if config.plugged_in and config.classifier not in recipes:
+        if config.plugged_in or config.classifier in ("tagging", "spans"):
             raise UserError(
-                f"classifier={config.classifier!r} is of `xlingjax finetune --task` with"
-                " --strategy plug_in; of a single labelled text or pair set CLASSIFIER to xlm, xlmr"
-                " or difference"
-            )
-        if config.classifier in recipes:
-            raise UserError(
-                f"classifier={config.classifier!r} is not one of a single labelled text or"
-                f" pair: add --gin_file gin/{recipes[config.classifier]}, or set CLASSIFIER to xlm,"
-                " xlmr or difference"
+                f"classifier={config.classifier!r} is not one of a single labelled text or pair:"
+                " take the recipe of its task (gin/runs), or set CLASSIFIER to xlm, xlmr or"
+                " difference"
             )
 
 
@@ -164,142 +144,87 @@ def decoder_state(
     c = model.config
     used_BL = batch["pack_ids"] > 0
     # The token that ends the text is predicted and not read. Rows that only fill a batch have none.
-    last_B = jnp.maximum(used_BL.sum(axis=1) - 1, 0)
-    last_B1 = last_B[:, None]
+    last_B1 = jnp.maximum(used_BL.sum(axis=1, keepdims=True) - 1, 0)
     starts_B1 = jnp.take_along_axis(batch["input_ids"], last_B1, axis=1)
     if c.language_tokens:
-        first = c.vocab_size - c.language_tokens
-        starts_B1 = first + batch["language_ids"][:, :1]
-    is_first_L = jnp.arange(used_BL.shape[1]) == 0
-    reads_BL = used_BL & (jnp.arange(used_BL.shape[1]) < last_B1)
+        starts_B1 = c.vocab_size - c.language_tokens + batch["language_ids"][:, :1]
+    column_L = jnp.arange(used_BL.shape[1])
+    reads_BL = used_BL & (column_L < last_B1)
     fields = {
         **batch,
-        "decoder_ids": jnp.where(is_first_L, starts_B1, batch["input_ids"]),
+        "decoder_ids": jnp.where(column_L == 0, starts_B1, batch["input_ids"]),
         "decoder_position_ids": batch["position_ids"],
         "decoder_language_ids": batch["language_ids"],
         "decoder_pack_ids": jnp.where(reads_BL, batch["pack_ids"], 0),
     }
-    decode = with_decoder(model, "classification").decode
-    h_BLD = decode(params, fields, memory_BLD, rng=rng)
-    column_B11 = jnp.maximum(last_B - 1, 0)[:, None, None]
-    return jnp.take_along_axis(h_BLD, column_B11, axis=1)
+    h_BLD = with_decoder(model, "classification").decode(params, fields, memory_BLD, rng=rng)
+    return jnp.take_along_axis(h_BLD, jnp.maximum(last_B1 - 1, 0)[..., None], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Tagging(Objective):
+class Tagging(LabelObjective):
     """Mean cross-entropy per word of the model's tagger, read at the first piece of each word."""
 
     num_labels: int
-    name: str = "tagging"
-    reads: tuple[str, ...] = (*INPUTS, "tag_labels", "tag_weights")
-    coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"tagging": 1.0}, hash=False
-    )
-    continues_encoder = False
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        return flops_of_labels(config, shapes)
+    name = "tagging"
+    reads = (*INPUTS, "tag_labels", "tag_weights")
+    weighed_by = "tag_weights"
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
 
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: batch["tag_weights"].sum()}
-
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         # Every column gets logits; pieces but the first of a word have weight 0.
-        log_p_BLC = jax.nn.log_softmax(self.logits(model, params, batch, rng))
-        nll_BL = -jnp.take_along_axis(log_p_BLC, batch["tag_labels"][..., None], axis=-1)[..., 0]
-        right_BL = log_p_BLC.argmax(-1) == batch["tag_labels"]
-        correct_BL = right_BL.astype(jnp.float32)
-        # Flat, as `metrics_by_language` reads words.
-        weights_T = batch["tag_weights"].reshape(-1)
-        values = {"loss": nll_BL.reshape(-1), "accuracy": correct_BL.reshape(-1)}
-        metrics = metrics_by_language(
-            self.name, values, weights_T, batch["language_ids"].reshape(-1), languages
-        )
-        return Loss(terms={self.name: (values["loss"] * weights_T).sum()}, metrics=metrics)
+        found = of_classes(self.logits(model, params, batch, rng), batch["tag_labels"])
+        by_column = (*found, batch["tag_weights"], batch["language_ids"])
+        return Judged(*(values_BL.reshape(-1) for values_BL in by_column))
 
     def logits(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC."""
-        config = model.config
-        if config.num_labels != self.num_labels or config.classifier != "tagging":
-            raise UserError(
-                f"model {config.name} has num_labels={config.num_labels},"
-                f" classifier={config.classifier!r}; the task has {self.num_labels} tags and"
-                ' needs classifier="tagging"'
-            )
+        require_classifier(model.config, "tagging", self.num_labels)
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         return model.classify(params, h_BLD, batch, rng=head_rng)
 
 
 @dataclasses.dataclass(frozen=True)
-class PlugIn(Objective):
-    """Classification of an instance that is given in two languages, x and y, the sides of a row
-    (VECO §3.1, plug-in fine-tuning): each side from [H; S] of its first state, mean cross-entropy
-    over both.
+class SpanQA(LabelObjective):
+    """Mean per row of (cross-entropy of the answer's first column + that of its last) / 2, of a
+    linear layer on every state (BERT §4.2; XTREME, XGLUE, ERNIE-M).
 
-    The other side's H is a constant, as in pretraining; stop_gradient False lets gradients through.
+    Both distributions are over the row's `answer_columns`: the context's pieces, and the first
+    token, at which an answer stands that the window does not hold. "accuracy": share of rows with
+    both columns right. Rows of `example_weights` 0 count for nothing. A row's language is that of
+    its first token. Raises UserError unless the model has classifier "spans" and num_labels 2.
     """
 
-    num_labels: int
-    stop_gradient: bool = True
-    name: str = "plug_in"
-    reads: tuple[str, ...] = (*INPUTS, "sides", "labels", "example_weights")
-    coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in": 1.0}, hash=False
+    name = "span_qa"
+    reads = (
+        *INPUTS,
+        "sides",
+        "answer_columns",
+        "start_positions",
+        "end_positions",
+        "example_weights",
     )
 
-    adds = ("cross_attention",)
-    continues_encoder = False
-
     def attention(self) -> AttentionSpec:
-        # Plugged in, a side knows of the other through the cross-attention alone.
-        return AttentionSpec(own_side)
+        return AttentionSpec(bidirectional, packed=False)
 
-    def masks(self) -> dict[str, Mask]:
-        return {"self-attention": own_side, "cross-attention": partner}
-
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        # Both sides of a row are predictions.
-        return {"plug_in": 2 * batch["example_weights"].sum()}
-
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
-        logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
-        # Both sides of a row are the same example.
-        labels_T = jnp.tile(batch["labels"], 2)
-        weights_T = jnp.tile(batch["example_weights"], 2)
-        log_p_TC = jax.nn.log_softmax(logits_TC)
-        nll_T = -jnp.take_along_axis(log_p_TC, labels_T[:, None], axis=-1)[:, 0]
-        correct_T = (logits_TC.argmax(-1) == labels_T).astype(jnp.float32)
-        values = {"loss": nll_T, "accuracy": correct_T}
-        metrics = metrics_by_language(
-            self.name,
-            values,
-            weights_T,
-            # Each prediction counts for the language of its side.
-            side_languages(batch),
-            languages,
-        )
-        return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+        logits_BLC = self.logits(model, params, batch, rng)
+        found = of_spans(logits_BLC, batch["start_positions"], batch["end_positions"])
+        return Judged(*found, batch["example_weights"], first_language(batch))
 
     def logits(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> tuple[Array, Array]:
-        """float32 logits_BC of x and of y."""
-        require_plugged_in(model.config, "plug_in", self.num_labels, "labels")
-        keys = split_key(rng, 4)
-        both_BLE = plugged_states(model, params, batch, keys[0], keys[1], self.stop_gradient)
-        logits = []
-        for column_B1, key in zip(first_columns(batch), keys[2:], strict=True):
-            first_B1E = jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1)
-            logits.append(model.classify(params, first_B1E, batch, rng=key))
-        x_BC, y_BC = logits
-        return x_BC, y_BC
+    ) -> Array:
+        """float32 logits_BLC, of first and last column; far below all others outside
+        `answer_columns`."""
+        require_classifier(model.config, "spans", 2)
+        encode_rng, head_rng = split_key(rng)
+        h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
+        logits_BLC = model.classify(params, h_BLD, batch, rng=head_rng)
+        return at_columns(logits_BLC, batch["answer_columns"] > 0)

@@ -78,14 +78,6 @@ def prediction_visibility(
     return result
 
 
-def as_read(
-    objective: Objective, model: Encoder, params: Params, batch: Batch
-) -> tuple[Objective, dict[str, Any]]:
-    """`Objective.as_read`, the batch as NumPy arrays."""
-    objective, batch = objective.as_read(model, params, batch)
-    return objective, {name: np.asarray(values) for name, values in batch.items()}
-
-
 def _moved(
     predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:

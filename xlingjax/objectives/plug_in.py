@@ -1,10 +1,11 @@
-"""Plug-in fine-tuning of tags and of answers as spans: every token's [H; S] (VECO §3.1)."""
+"""Plug-in fine-tuning (VECO §3.1): an instance in two languages, x and y, the sides of a row, each
+predicted from [H; S] of its own tokens."""
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 
+from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -14,134 +15,162 @@ from xlingjax.objectives.base import (
     INPUTS,
     Array,
     Batch,
-    Loss,
-    Objective,
+    Judged,
+    LabelObjective,
     Params,
     Shapes,
-    metrics_by_language,
 )
-from xlingjax.objectives.finetuning import Tagging
-from xlingjax.objectives.plugged import plugged_states, require_plugged_in, side_languages
+from xlingjax.objectives.finetuning import (
+    SpanQA,
+    Tagging,
+    at_columns,
+    of_classes,
+    of_spans,
+    require_classifier,
+)
+from xlingjax.objectives.veco import VECO
 
 
-@dataclasses.dataclass(frozen=True)
-class PlugInTagging(Tagging):
-    """Tagging of a sentence and of its translation, the sides of a row: each word from [H; S] of
-    its first piece, mean cross-entropy per tagged word of both.
+class _Plugged(LabelObjective):
+    """What plug-in fine-tuning has in common, whatever it predicts.
 
-    A side without tags has weight 0: it is read by the other alone. The other side's H is a
-    constant, as in pretraining; stop_gradient False lets gradients through.
+    The other side's H is a constant, as in pretraining; stop_gradient False lets gradients through.
     """
 
-    stop_gradient: bool = True
-    name: str = "plug_in_tagging"
-    coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in_tagging": 1.0}, hash=False
-    )
-    reads: tuple[str, ...] = (*INPUTS, "sides", "tag_labels", "tag_weights")
+    stop_gradient: bool
     adds = ("cross_attention",)
+
+    def attention(self) -> AttentionSpec:
+        # Plugged in, a side knows of the other through the cross-attention alone.
+        return AttentionSpec(own_side)
+
+    def masks(self) -> dict[str, Mask]:
+        return {"self-attention": own_side, "cross-attention": partner}
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         # Of two passes, which the formula of one does not count.
         return None
 
-    def attention(self) -> AttentionSpec:
-        return AttentionSpec(own_side)
+    def states(self, model: Encoder, params: Params, batch: Batch, num_labels: int, keys) -> Array:
+        """[H; S]_BLE of both sides, of twice the model's width. Raises UserError unless the model
+        has the objective's classifier and a cross-attention."""
+        config = model.config
+        require_classifier(config, self.name, num_labels)
+        if not config.cross_attention:
+            raise UserError(
+                f"model {config.name} has no cross-attention, which plug-in fine-tuning goes"
+                " through: let INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source"
+                " VECO_RUN` writes"
+            )
+        veco = VECO(stop_gradient=self.stop_gradient, query=config.cross_attention_query)
+        # A side has half of the columns, and may fill the model's positions.
+        h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1], texts=2)
+        return jnp.concatenate([h_BLD, s_BLD], axis=-1)
 
-    def masks(self) -> dict[str, Mask]:
-        return {"self-attention": own_side, "cross-attention": partner}
 
-    def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> Array:
-        """float32 logits_BLC, of both sides."""
-        require_plugged_in(model.config, "plug_in_tagging", self.num_labels, "tags")
-        keys = split_key(rng, 3)
-        both_BLE = plugged_states(model, params, batch, keys[0], keys[1], self.stop_gradient)
-        return model.classify(params, both_BLE, batch, rng=keys[2])
+def first_columns(batch: Batch) -> tuple[Array, Array]:
+    """([B, 1], [B, 1]): the first column of each side."""
+    # `argmax` gives the first of equal values.
+    second_B1 = batch["sides"].argmax(axis=1)[:, None]
+    return jnp.zeros_like(second_B1), second_B1
+
+
+def both_sides(x: tuple[Array, Array], y: tuple[Array, Array], batch: Batch) -> Judged:
+    """What is paid for the predictions of both sides, each for the language of its first token."""
+    languages = [
+        jnp.take_along_axis(batch["language_ids"], column_B1, axis=1)[:, 0]
+        for column_B1 in first_columns(batch)
+    ]
+    loss_T, correct_T = (jnp.concatenate(values) for values in zip(x, y, strict=True))
+    weights_T = jnp.tile(batch["example_weights"], 2)
+    return Judged(loss_T, correct_T, weights_T, jnp.concatenate(languages))
 
 
 @dataclasses.dataclass(frozen=True)
-class PlugInSpans(Objective):
-    """`SpanQA` of a question that is given in two languages, x and y, the sides of a row: where the
-    answer begins and ends on each side, from [H; S] of its tokens. The mean over both sides, each
-    with the loss that `SpanQA` has of it alone.
+class PlugIn(_Plugged):
+    """Classification: each side from [H; S] of its first state, mean cross-entropy over both."""
 
-    Each side's distributions are over its own `answer_columns`. An answer that a side's window does
-    not hold stands at the side's first token. The other side's H is a constant, as in pretraining;
-    stop_gradient False lets gradients through.
-    """
-
+    num_labels: int
     stop_gradient: bool = True
-    name: str = "plug_in_spans"
-    reads: tuple[str, ...] = (
-        *INPUTS,
-        "sides",
-        "answer_columns",
-        "start_positions",
-        "end_positions",
-        "beside_start_positions",
-        "beside_end_positions",
-        "example_weights",
-    )
-    coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in_spans": 1.0}, hash=False
-    )
-    adds = ("cross_attention",)
-    continues_encoder = False
-
-    def attention(self) -> AttentionSpec:
-        return AttentionSpec(own_side)
-
-    def masks(self) -> dict[str, Mask]:
-        return {"self-attention": own_side, "cross-attention": partner}
+    name = "plug_in"
+    reads = (*INPUTS, "sides", "labels", "example_weights")
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         # Both sides of a row are predictions.
         return {self.name: 2 * batch["example_weights"].sum()}
 
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+        x_BC, y_BC = self.logits(model, params, batch, rng)
+        # Both sides of a row are the same example.
+        labels_B = batch["labels"]
+        return both_sides(of_classes(x_BC, labels_B), of_classes(y_BC, labels_B), batch)
+
+    def logits(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> tuple[Array, Array]:
+        """float32 logits_BC of x and of y."""
+        keys = split_key(rng, 4)
+        both_BLE = self.states(model, params, batch, self.num_labels, keys)
+        logits = []
+        for column_B1, key in zip(first_columns(batch), keys[2:], strict=True):
+            first_B1E = jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1)
+            logits.append(model.classify(params, first_B1E, batch, rng=key))
+        x_BC, y_BC = logits
+        return x_BC, y_BC
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugInTagging(_Plugged, Tagging):
+    """Tagging of a sentence and of its translation: each word from [H; S] of its first piece, mean
+    cross-entropy per tagged word of both.
+
+    A side without tags has weight 0: it is read by the other alone.
+    """
+
+    stop_gradient: bool = True
+    name = "plug_in_tagging"
+    reads = (*INPUTS, "sides", "tag_labels", "tag_weights")
+
+    def logits(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> Array:
+        """float32 logits_BLC, of both sides."""
+        keys = split_key(rng, 3)
+        both_BLE = self.states(model, params, batch, self.num_labels, keys)
+        return model.classify(params, both_BLE, batch, rng=keys[2])
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugInSpans(_Plugged):
+    """`SpanQA` of a question in two languages: where the answer begins and ends on each side, from
+    [H; S] of its tokens. The mean over both sides, each with the loss that `SpanQA` has of it
+    alone.
+
+    Each side's distributions are over its own `answer_columns`. An answer that a side's window does
+    not hold stands at the side's first token.
+    """
+
+    stop_gradient: bool = True
+    name = "plug_in_spans"
+    reads = (*SpanQA.reads, "beside_start_positions", "beside_end_positions")
+    weights = PlugIn.weights
+
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         logits_BLC = self.logits(model, params, batch, rng)
-        losses = []
-        correct = []
+        sides = []
         for side, prefix in ((0, ""), (1, "beside_")):
             # A distribution of each side's own: the other has an answer too.
-            logits_of_side_BLC = _at_columns(logits_BLC, batch["sides"] == side)
-            targets_BC = jnp.stack(
-                [batch[f"{prefix}start_positions"], batch[f"{prefix}end_positions"]], axis=-1
-            )
-            log_p_BLC = jax.nn.log_softmax(logits_of_side_BLC, axis=1)
-            nll_B1C = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)
-            # The mean of both, as BERT's run_squad.py has it.
-            losses.append(nll_B1C[:, 0].mean(-1))
-            found_BC = logits_of_side_BLC.argmax(1)
-            correct.append((found_BC == targets_BC).all(-1))
-        loss_T = jnp.concatenate(losses)
-        correct_T = jnp.concatenate(correct).astype(jnp.float32)
-        weights_T = jnp.tile(batch["example_weights"], 2)
-        metrics = metrics_by_language(
-            self.name,
-            {"loss": loss_T, "accuracy": correct_T},
-            weights_T,
-            side_languages(batch),
-            languages,
-        )
-        return Loss(terms={self.name: (loss_T * weights_T).sum()}, metrics=metrics)
+            of_side_BLC = at_columns(logits_BLC, batch["sides"] == side)
+            ends = batch[f"{prefix}start_positions"], batch[f"{prefix}end_positions"]
+            sides.append(of_spans(of_side_BLC, *ends))
+        return both_sides(*sides, batch)
 
     def logits(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC, of first and last column on both sides; far below all others outside
         `answer_columns`."""
-        require_plugged_in(model.config, "plug_in_spans", 2, "ends of a span")
         keys = split_key(rng, 3)
-        both_BLE = plugged_states(model, params, batch, keys[0], keys[1], self.stop_gradient)
+        both_BLE = self.states(model, params, batch, 2, keys)
         logits_BLC = model.classify(params, both_BLE, batch, rng=keys[2])
-        return _at_columns(logits_BLC, batch["answer_columns"] > 0)
-
-
-def _at_columns(logits_BLC: Array, allowed_BL: Array) -> Array:
-    # Not -inf: a row that only fills the batch has no column at all, and 0 times NaN is NaN.
-    return jnp.where(allowed_BL[..., None], logits_BLC, jnp.finfo(jnp.float32).min)
+        return at_columns(logits_BLC, batch["answer_columns"] > 0)

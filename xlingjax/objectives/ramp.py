@@ -20,33 +20,25 @@ class Ramp:
     def parse(cls, text: str | float) -> "Ramp":
         """Of "0:1,100000:0.1,300000:0", as XLM writes it, or of one number. Raises UserError for
         anything else."""
-        steps, values = [], []
+        points = str(text) if ":" in str(text) else f"0:{text}"
         try:
-            points = str(text)
-            if ":" not in points:
-                points = f"0:{points}"
-            for point in points.split(","):
-                step, value = point.split(":")
-                steps.append(int(step))
-                values.append(float(value))
+            pairs = [point.split(":") for point in points.split(",")]
+            ramp = cls(tuple(int(a) for a, _ in pairs), tuple(float(b) for _, b in pairs))
         except ValueError:
-            steps = []
+            ramp = cls((), ())
         # `interp` takes rising steps for granted, and gives anything for others.
-        rising = steps == sorted(set(steps))
-        if not steps or steps[0] != 0 or not rising:
+        if ramp.steps[:1] != (0,) or [*ramp.steps] != sorted({*ramp.steps}):
             raise UserError(
                 f"ramp {text!r}: write a number, or STEP:VALUE with commas between, steps rising"
                 " from 0, as in 0:1,100000:0.1,300000:0"
             )
-        return cls(tuple(steps), tuple(values))
+        return ramp
 
     @classmethod
     def coefficient(cls, text: str | float) -> "float | Ramp":
         """A number where it does not change: a ramp would be looked up at every step."""
         ramp = cls.parse(text)
-        if len(ramp.steps) == 1:
-            return ramp.values[0]
-        return ramp
+        return ramp if len(ramp.steps) > 1 else ramp.values[0]
 
     def at(self, step: Any) -> Any:
         """float32: the value at a step, which may be traced."""

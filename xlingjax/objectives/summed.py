@@ -22,19 +22,19 @@ class Summed:
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
-        coefficients = {}
-        for name, (objective, factor) in self.parts.items():
-            for term, coefficient in objective.coefficients.items():
-                # With the name of its objective, since two may call a term alike.
-                coefficients[f"{name}/{term}"] = factor * coefficient
-        return coefficients
+        # With the name of its objective, since two may call a term alike.
+        return {
+            f"{name}/{term}": factor * coefficient
+            for name, (objective, factor) in self.parts.items()
+            for term, coefficient in objective.coefficients.items()
+        }
 
     def weights(self, batch: Mapping[str, Batch]) -> dict[str, Array]:
-        weights = {}
-        for name, (objective, _) in self.parts.items():
-            for term, weight in objective.weights(batch[name]).items():
-                weights[f"{name}/{term}"] = weight
-        return weights
+        return {
+            f"{name}/{term}": weight
+            for name, (objective, _) in self.parts.items()
+            for term, weight in objective.weights(batch[name]).items()
+        }
 
     def loss(
         self,
@@ -46,12 +46,9 @@ class Summed:
     ) -> Loss:
         terms, metrics = {}, {}
         for number, (name, (objective, _)) in enumerate(self.parts.items()):
-            part_rng = rng
-            if rng is not None:
-                # No two objectives drop the same units.
-                part_rng = jax.random.fold_in(rng, number)
+            # No two objectives drop the same units.
+            part_rng = None if rng is None else jax.random.fold_in(rng, number)
             loss = objective.loss(model, params, batch[name], part_rng, languages)
-            for term, value in loss.terms.items():
-                terms[f"{name}/{term}"] = value
+            terms |= {f"{name}/{term}": value for term, value in loss.terms.items()}
             metrics[name] = loss.metrics
         return Loss(terms, metrics)

@@ -45,6 +45,7 @@ class Translation(TokenObjective):
     factor: str | float = 1.0
     chunk: int = CHUNK
     reads = INPUTS + DECODER_FIELDS
+    weighed_by = "decoder_weights"
     continues_encoder = False
 
     def __post_init__(self):
@@ -94,9 +95,6 @@ class Translation(TokenObjective):
     def head(self, model: Encoder) -> Head:
         return with_decoder(model, self.name).decoder_head
 
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: batch["decoder_weights"].sum(dtype=jnp.float32)}
-
     def predictions(
         self,
         model: Encoder,
@@ -108,7 +106,7 @@ class Translation(TokenObjective):
         """shift_BLD: of the columns of `words`."""
         decode = with_decoder(model, self.name).decode
         h_BTD = self.decoded(decode, model, params, batch, rng, shift_BLD)
-        return {self.name: behind(at_target(h_BTD, batch), batch["input_ids"].shape[1])}
+        return {self.name: at_target(h_BTD, batch, batch["decoder_weights"])}
 
     def decoded(
         self,
@@ -122,28 +120,17 @@ class Translation(TokenObjective):
         """The states that `decode`, a method of the model, makes of the source's."""
         keys = split_key(rng)
         # A shift is of all words that are read, the source's columns first (`words`).
-        source_shift_BSD = None
-        target_shift_BTD = None
+        shifts = (None, None)
         if shift_BLD is not None:
-            length = batch["input_ids"].shape[1]
-            source_shift_BSD = shift_BLD[:, :length]
-            target_shift_BTD = shift_BLD[:, length:]
-        memory_BSD = model.encode(
-            params, batch, self.attention(), rng=keys[0], shift_BLD=source_shift_BSD
-        )
-        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=target_shift_BTD)
+            shifts = jnp.split(shift_BLD, [batch["input_ids"].shape[1]], axis=1)
+        memory_BSD = model.encode(params, batch, self.attention(), rng=keys[0], shift_BLD=shifts[0])
+        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=shifts[1])
 
 
-def at_target(h_BTD: Array, batch: Batch) -> Predictions:
-    """A prediction at every column of the decoder."""
-    return at_all(
-        h_BTD, batch["decoder_targets"], batch["decoder_weights"], batch["decoder_language_ids"]
-    )
-
-
-def behind(predictions: Predictions, length: int) -> Predictions:
-    """With the columns counted behind `length` of the source."""
-    return dataclasses.replace(predictions, columns=predictions.columns + length)
+def at_target(h_BTD: Array, batch: Batch, weights_BT: Array) -> Predictions:
+    """A prediction at every column of the decoder; these are counted behind the source's."""
+    found = at_all(h_BTD, batch["decoder_targets"], weights_BT, batch["decoder_language_ids"])
+    return dataclasses.replace(found, columns=found.columns + batch["input_ids"].shape[1])
 
 
 def with_decoder(model: Encoder, name: str) -> Seq2Seq:

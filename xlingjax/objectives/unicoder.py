@@ -18,16 +18,17 @@ from xlingjax.objectives.base import (
     INPUTS,
     Array,
     Batch,
-    Loss,
-    Objective,
+    Judged,
+    LabelObjective,
     Params,
     Predictions,
     Shapes,
     TokenObjective,
     at_all,
-    flops_of_labels,
-    metrics_by_language,
+    first_language,
+    used_rows,
 )
+from xlingjax.objectives.finetuning import of_classes
 from xlingjax.objectives.xlm import MLM
 
 
@@ -44,6 +45,7 @@ class CLWR(TokenObjective):
     raw: bool = False
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", "target_weights")
+    weighed_by = "target_weights"
     adds = ("word_recovery",)
 
     def attention(self) -> AttentionSpec:
@@ -57,9 +59,6 @@ class CLWR(TokenObjective):
         """Of the words that are mixed; those to be recovered say how much of which, and are not
         shifted."""
         return {self.name: partner}
-
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: batch["target_weights"].sum()}
 
     def mixtures(
         self, model: Encoder, params: Params, batch: Batch, shift_BLD: Array | None = None
@@ -78,18 +77,17 @@ class CLWR(TokenObjective):
         # What is hidden of a text is all of it: its own words reach no layer.
         x_BLD, _ = self.mixtures(model, params, batch, shift_BLD)
         # The paper does not say whether positions and languages are added to the mixtures.
-        if self.raw:
-            h_BLD = model.encode(params, batch, self.attention(), rng=rng, states_BLD=x_BLD)
-        else:
-            h_BLD = model.encode(params, batch, self.attention(), rng=rng, words_BLD=x_BLD)
-        predictions = at_all(
-            h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"]
-        )
-        return {self.name: predictions}
+        given = {"states_BLD" if self.raw else "words_BLD": x_BLD}
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, **given)
+        return {
+            self.name: at_all(
+                h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"]
+            )
+        }
 
 
 @dataclasses.dataclass(frozen=True)
-class CLPC(Objective):
+class CLPC(LabelObjective):
     """Cross-lingual paraphrase classification: binary cross-entropy of the first state of a pair,
     one pair per row.
 
@@ -98,15 +96,8 @@ class CLPC(Objective):
 
     name: str = "clpc"
     reads = (*INPUTS, "sides", "labels", "example_weights")
-
     adds = ("paraphrase",)
-
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {self.name: 1.0}
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        return flops_of_labels(config, shapes)
+    continues_encoder = True
 
     def attention(self) -> AttentionSpec:
         # The answer stands at the row's first state, so a row is one pair.
@@ -115,50 +106,31 @@ class CLPC(Objective):
     def evidence(self) -> dict[str, Mask]:
         return {self.name: bidirectional}
 
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: batch["example_weights"].sum()}
-
-    def predictions(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
-        shift_BLD: Array | None = None,
-    ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
-        h_B1D = h_BLD[:, :1]
+    def read(self, h_BLD: Array, batch: Batch) -> dict[str, Predictions]:
+        first_B1 = jnp.zeros((len(h_BLD), 1), jnp.int32)
         # Padding has side 0, so the second text is wherever the side is not.
         second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(axis=1)
-        predictions = Predictions(
-            states=h_B1D,
-            columns=jnp.zeros((h_B1D.shape[0], 1), jnp.int32),
-            targets=batch["labels"][:, None],
-            weights=batch["example_weights"][:, None],
-            languages=second_B[:, None],
-        )
-        return {self.name: predictions}
+        labels_B1, weights_B1 = batch["labels"][:, None], batch["example_weights"][:, None]
+        return {
+            self.name: Predictions(h_BLD[:, :1], first_B1, labels_B1, weights_B1, second_B[:, None])
+        }
 
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         encode_rng, head_rng = split_key(rng)
         first = self.predictions(model, params, batch, encode_rng)[self.name]
         logit_B = model.classify_paraphrase(params, first.states, rng=head_rng)
         # -log sigmoid(s x) = softplus(-s x), with s = 1 for translations and -1 for others.
-        sign_B = 2.0 * batch["labels"] - 1.0
-        nll_B = jax.nn.softplus(-sign_B * logit_B)
-        correct_B = jnp.float32(sign_B * logit_B > 0)
-        weights_B = batch["example_weights"]
-        values = {"loss": nll_B, "accuracy": correct_B}
-        metrics = metrics_by_language(
-            self.name, values, weights_B, first.languages[:, 0], languages
+        signed_B = (2.0 * batch["labels"] - 1.0) * logit_B
+        return Judged(
+            jax.nn.softplus(-signed_B),
+            signed_B > 0,
+            batch["example_weights"],
+            first.languages[:, 0],
         )
-        return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
 
 
 @dataclasses.dataclass(frozen=True)
-class DAN(Objective):
+class DAN(LabelObjective):
     """The light model that finds wrong partners for `CLPC` (Unicoder §3.2; Guo et al. 2018): each
     text among all translations of the batch, softmax over `scale` times the cosine of deep
     averages.
@@ -169,51 +141,38 @@ class DAN(Objective):
     name: str = "dan"
     scale: float = 20.0
     reads = (*INPUTS, "sides")
-    continues_encoder = False
     # Each row is measured against all others, so microbatches would ask an easier question.
     whole_batch = True
 
     def __post_init__(self):
         require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
 
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {self.name: 1.0}
-
     def attention(self) -> AttentionSpec:
         """There is none; who is averaged."""
-        # A deep average has no attention; this says which words are averaged.
         return AttentionSpec(own_side, packed=False)
 
     def masks(self) -> dict[str, Mask]:
         return {"averages": own_side}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: self._weights_B(batch).sum()}
+        return {self.name: used_rows(batch).sum()}
 
-    def _weights_B(self, batch: Batch) -> Array:
-        return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return None
 
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         # Cosines; an average may be 0, as of a row that only fills the batch.
-        u_BF, v_BF = model.averages(params, batch)
-        u_BF = u_BF / jnp.maximum(jnp.linalg.norm(u_BF, axis=1, keepdims=True), 1e-6)
-        v_BF = v_BF / jnp.maximum(jnp.linalg.norm(v_BF, axis=1, keepdims=True), 1e-6)
-        weights_B = self._weights_B(batch)
-        # Row i's translation stands in column i; rows that only fill the batch are no candidates.
-        candidate_1B = weights_B[None, :] > 0
-        # Cosines lie in -1 .. 1: without a scale their softmax stays nearly even.
-        scores_BB = self.scale * u_BF @ v_BF.T
-        scores_BB = jnp.where(candidate_1B, scores_BB, jnp.finfo(jnp.float32).min)
-        nll_B = -jnp.diagonal(jax.nn.log_softmax(scores_BB, axis=1))
-        correct_B = jnp.float32(scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0]))
-        values = {"loss": nll_B, "accuracy": correct_B}
-        metrics = metrics_by_language(
-            self.name, values, weights_B, batch["language_ids"][:, 0], languages
+        u_BF, v_BF = (
+            x_BF / jnp.maximum(jnp.linalg.norm(x_BF, axis=1, keepdims=True), 1e-6)
+            for x_BF in model.averages(params, batch)
         )
-        return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
+        weights_B = used_rows(batch)
+        # Row i's translation stands in column i; rows that only fill the batch are no candidates.
+        # Cosines lie in -1 .. 1: without a scale their softmax stays nearly even.
+        lowest = jnp.finfo(jnp.float32).min
+        scores_BB = jnp.where(weights_B[None, :] > 0, self.scale * u_BF @ v_BF.T, lowest)
+        found = of_classes(scores_BB, jnp.arange(len(scores_BB)))
+        return Judged(*found, weights_B, first_language(batch))
 
 
 @dataclasses.dataclass(frozen=True)

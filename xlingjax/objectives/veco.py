@@ -69,55 +69,34 @@ class VECO(TokenObjective):
                     f"{self.name}: factors of {kind!r}: the terms are {', '.join(KINDS)}"
                     " (VECO_FACTORS)"
                 )
-            # What is wrong with it is said now, not at the first step.
-            try:
-                values = Ramp.parse(factor).values
-            except UserError as error:
-                raise UserError(f"{self.name}: VECO_FACTORS of {kind}: {error}") from None
-            require_numbers({"factors": {kind: values}}, "[0, inf)", "factors", f"{self.name}: ")
-        if not self._kinds:
+            values = {"factors": {kind: Ramp.parse(factor).values}}
+            require_numbers(values, "[0, inf)", "factors", f"{self.name}: ")
+        if not self._terms:
             raise UserError(
                 f"{self.name}: VECO_FACTORS leaves no term; in the first phase (FIRST_PHASE) there"
                 " is plug_in alone"
             )
 
-    def _factor(self, kind: str) -> float | Ramp:
-        return Ramp.coefficient(dict(self.factors).get(kind, 1.0))
-
-    def _sides(self, kind: str) -> tuple[str, str]:
-        return f"{self.name}_{kind}_x", f"{self.name}_{kind}_y"
-
     @property
-    def _kinds(self) -> dict[str, Mask]:
-        """Of the kinds of terms that it has: what they may depend on."""
-        plug_in = bidirectional
-        if self.query != "self_attention":
-            # Without self-attention a state of S knows its own word and the other side.
-            plug_in = partner | bidirectional & itself
-        kinds = {}
-        if self.plug_out:
-            kinds["plug_out"] = own_side
-        kinds["plug_in"] = plug_in
-        if self.tlm:
-            kinds["tlm"] = bidirectional
+    def _terms(self) -> dict[str, tuple[str, ...]]:
+        """The names of the terms that it has, by kind: those of x and of y, or one."""
+        kinds = {"plug_out": self.plug_out, "plug_in": True, "tlm": self.tlm}
+        sides = {"plug_out": ("_x", "_y"), "plug_in": ("_x", "_y"), "tlm": ("",)}
+        factors = dict(self.factors)
         return {
-            kind: mask
-            for kind, mask in kinds.items()
-            if any(Ramp.parse(dict(self.factors).get(kind, 1.0)).values)
+            kind: tuple(f"{self.name}_{kind}{side}" for side in sides[kind])
+            for kind, there in kinds.items()
+            if there and any(Ramp.parse(factors.get(kind, 1.0)).values)
         }
-
-    def _terms(self, kind: str) -> tuple[str, ...]:
-        if kind == "tlm":
-            return (f"{self.name}_tlm",)
-        return self._sides(kind)
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
-        coefficients = {}
-        for kind in self._kinds:
-            factor = self._factor(kind)
-            coefficients |= dict.fromkeys(self._terms(kind), factor)
-        return coefficients
+        factors = dict(self.factors)
+        return {
+            term: Ramp.coefficient(factors.get(kind, 1.0))
+            for kind, terms in self._terms.items()
+            for term in terms
+        }
 
     def attention(self) -> AttentionSpec:
         """Self-attention of H and of S."""
@@ -125,27 +104,31 @@ class VECO(TokenObjective):
 
     def masks(self) -> dict[str, Mask]:
         masks: dict[str, Mask] = {}
-        if {"plug_out", "plug_in"} & {*self._kinds}:
+        if {"plug_out", "plug_in"} & {*self._terms}:
             masks["self-attention of H and S"] = own_side
-        if "plug_in" in self._kinds:
+        if "plug_in" in self._terms:
             masks["cross-attention of S to H"] = partner
-        if "tlm" in self._kinds:
+        if "tlm" in self._terms:
             masks["TLM"] = bidirectional
         return masks
 
     def evidence(self) -> dict[str, Mask]:
-        promises = {}
-        for kind, mask in self._kinds.items():
-            promises |= dict.fromkeys(self._terms(kind), mask)
-        return promises
+        seen = {"plug_out": own_side, "plug_in": bidirectional, "tlm": bidirectional}
+        if self.query != "self_attention":
+            # Without self-attention a state of S knows its own word and the other side.
+            seen["plug_in"] = partner | bidirectional & itself
+        return {term: seen[kind] for kind, terms in self._terms.items() for term in terms}
+
+    def _slots(self, batch: Batch) -> dict[str, slice]:
+        """The slots of each term."""
+        found = {}
+        for kind, terms in self._terms.items():
+            found |= {terms[0]: slice(None)} if kind == "tlm" else dict(halves(terms, batch))
+        return found
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        counts = {}
-        for kind in ("plug_out", "plug_in"):
-            for term, half in halves(self._sides(kind), batch):
-                counts[term] = batch["masked_weights"][:, half].sum()
-        counts[f"{self.name}_tlm"] = batch["masked_weights"].sum()
-        return {term: counts[term] for term in self.coefficients}
+        weights_BM = batch["masked_weights"]
+        return {term: weights_BM[:, at].sum() for term, at in self._slots(batch).items()}
 
     def predictions(
         self,
@@ -158,19 +141,18 @@ class VECO(TokenObjective):
         # Each pass has a dropout of its own.
         keys = split_key(rng, 3)
         h_BLD, s_BLD = self.states(model, params, batch, keys[0], keys[1], shift_BLD)
-        predictions = {}
-        for kind, states_BLD in (("plug_out", h_BLD), ("plug_in", s_BLD)):
-            for term, half in halves(self._sides(kind), batch):
-                predictions[term] = at_slots(states_BLD, batch, half)
+        # What no term is paid for is not handed on, and XLA drops it.
+        states = {"plug_out": h_BLD, "plug_in": s_BLD}
         if self.tlm:
-            one_text = dict(batch)
-            if not self.reset_positions:
-                one_text = as_one_text(batch)
+            one_text = dict(batch) if self.reset_positions else as_one_text(batch)
             spec = AttentionSpec(bidirectional)
-            t_BLD = model.encode(params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD)
-            predictions[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
-        # In the order of the terms; what no term is paid for is not handed on, and XLA drops it.
-        return {term: predictions[term] for term in self.coefficients}
+            states["tlm"] = model.encode(params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD)
+        slots = self._slots(batch)
+        return {
+            term: at_slots(states[kind], batch, slots[term])
+            for kind, terms in self._terms.items()
+            for term in terms
+        }
 
     def states(
         self,
@@ -197,13 +179,12 @@ class VECO(TokenObjective):
         # Keys and values of every layer of S are the other side's final H (§2.1), so that one pass
         # gives them for all layers.
         memory_BLD = self.memory(batch, h_BLD, texts)
-        memory = (memory_BLD, AttentionSpec(partner))
         s_BLD = model.encode(
             params,
             batch,
             self.attention(),
             rng=s_rng,
-            memory=memory,
+            memory=(memory_BLD, AttentionSpec(partner)),
             shift_BLD=shift_BLD,
             texts=texts,
         )
@@ -212,9 +193,7 @@ class VECO(TokenObjective):
     def memory(self, batch: Batch, h_BLD: Array, texts: int) -> Array:
         """[B, L, D]: the states of both sides that S reads, each side those of the other; batch and
         texts: of the pass that gave H."""
-        if self.stop_gradient:
-            return jax.lax.stop_gradient(h_BLD)
-        return h_BLD
+        return jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD
 
 
 def as_one_text(batch: Batch) -> dict[str, Array]:

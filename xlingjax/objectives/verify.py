@@ -11,7 +11,7 @@ import numpy as np
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Objective
-from xlingjax.objectives.leak import Visibility, as_read, prediction_visibility
+from xlingjax.objectives.leak import Visibility, prediction_visibility
 
 LEAST_MOVED = 0.5
 """In less than float32 a shift of one word among hundreds may round to nothing; of those seen this
@@ -54,7 +54,8 @@ def verify(
         drawn = source.next()
         batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
         # Back-translation predicts from a source that it writes first: the second pass is tested.
-        objective, batch = as_read(objective, model, params, batch)
+        objective, batch = objective.as_read(model, params, batch)
+        batch = {name: np.asarray(values) for name, values in batch.items()}
         exact = model.config.dtype == "float32"
         words = objective.words(batch)
         for name, seen in prediction_visibility(objective, model, params, batch).items():
@@ -104,13 +105,12 @@ def table(findings: Sequence[Finding], title: str) -> Any:
     result = Table(title=title, title_justify="left", box=None, header_style="dim")
     for name in ("objective", "predictions"):
         # rich would shorten names to fit a narrow terminal.
-        longest = max(len(getattr(f, name)) for f in findings)
-        result.add_column(name, min_width=longest)
+        result.add_column(name, no_wrap=True, overflow="ignore")
     for name in ("hidden pairs", "leaks", "seen pairs", "moved"):
-        result.add_column(name, justify="right")
+        result.add_column(name, justify="right", no_wrap=True)
     result.add_column("verdict")
-    style = {"ok": "green", "leaks": "red", "blind": "red"}
     for f in findings:
-        counts = (f"{f.hidden:,}", f"{f.leaks:,}", f"{f.seen:,}", f"{f.moved:,}")
-        result.add_row(f.objective, f.predictions, *counts, f"[{style[f.verdict]}]{f.verdict}[/]")
+        style = "green" if f.verdict == "ok" else "red"
+        counts = (f"{count:,}" for count in (f.hidden, f.leaks, f.seen, f.moved))
+        result.add_row(f.objective, f.predictions, *counts, f"[{style}]{f.verdict}[/]")
     return result

@@ -10,9 +10,9 @@ from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, from_first
-from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, at_all
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
 from xlingjax.objectives.ramp import Ramp
-from xlingjax.objectives.translation import Translation, behind, with_decoder
+from xlingjax.objectives.translation import Translation, at_target, with_decoder
 
 SKIPS = ("target", "runs", "none")
 """Of what stream i does not predict the first i words."""
@@ -75,9 +75,8 @@ class XFNP(Translation):
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Of every term the predictions of all streams."""
         # One divisor for all: the alphas are the only relative weights of the streams.
-        total = 0
-        for i in range(len(self.alphas)):
-            total += self._weights_BT(batch, i).sum(dtype=jnp.float32)
+        streams = range(len(self.alphas))
+        total = sum(self._weights_BT(batch, i).sum(dtype=jnp.float32) for i in streams)
         return dict.fromkeys(self.terms, total)
 
     def _weights_BT(self, batch: Batch, i: int) -> Array:
@@ -89,7 +88,8 @@ class XFNP(Translation):
             # The word i before a run's first i words belongs to the run before.
             return weights_BT * (batch["run_offsets"] >= i)
         # y_(t+i) from y_<t: of the first i words there is no such y_<t.
-        return weights_BT * (place_in_target(batch) >= i)
+        decoder = {"input_ids": batch["decoder_ids"], "pack_ids": batch["decoder_pack_ids"]}
+        return weights_BT * (from_first(Fields.from_batch(decoder)).position >= i)
 
     def predictions(
         self,
@@ -102,22 +102,11 @@ class XFNP(Translation):
         """shift_BLD: of the columns of `words`."""
         decode = with_streams(model, self.name, len(self.alphas)).decode_streams
         h_NBTD = self.decoded(decode, model, params, batch, rng, shift_BLD)
-        targets_BT = batch["decoder_targets"]
-        languages_BT = batch["decoder_language_ids"]
-        length = batch["input_ids"].shape[1]
         # All streams at a column have the same target; stream i has seen i words less before it.
-        predictions = {}
-        for i, term in enumerate(self.terms):
-            weights_BT = self._weights_BT(batch, i)
-            of_stream = at_all(h_NBTD[i], targets_BT, weights_BT, languages_BT)
-            predictions[term] = behind(of_stream, length)
-        return predictions
-
-
-def place_in_target(batch: Batch) -> Array:
-    """[B, T]: how many words of its example's target stand before each one."""
-    decoder = {"input_ids": batch["decoder_ids"], "pack_ids": batch["decoder_pack_ids"]}
-    return from_first(Fields.from_batch(decoder)).position
+        return {
+            term: at_target(h_BTD, batch, self._weights_BT(batch, i))
+            for i, (term, h_BTD) in enumerate(zip(self.terms, h_NBTD, strict=True))
+        }
 
 
 def stream_prefix(i: int) -> Mask:

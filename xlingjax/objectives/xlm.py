@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from xlingjax.errors import require_whole
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import flops_per_token
 from xlingjax.model.masks import Mask, bidirectional, causal
 from xlingjax.objectives.base import (
@@ -20,7 +19,6 @@ from xlingjax.objectives.base import (
     SLOTS,
     Array,
     Batch,
-    Params,
     Predictions,
     Shapes,
     TokenObjective,
@@ -54,18 +52,7 @@ class MLM(TokenObjective):
         # The predicted column too: one in ten shows the word itself (XLM §3.3).
         return {self.name: bidirectional}
 
-    def weights(self, batch: Batch) -> dict[str, Array]:
-        return {self.name: jnp.sum(batch["masked_weights"], dtype=jnp.float32)}
-
-    def predictions(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
-        shift_BLD: Array | None = None,
-    ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+    def read(self, h_BLD: Array, batch: Batch) -> dict[str, Predictions]:
         return {self.name: at_slots(h_BLD, batch)}
 
 
@@ -116,23 +103,10 @@ class CLM(TokenObjective):
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: self._weights_BL(batch).sum()}
 
-    def predictions(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
-        shift_BLD: Array | None = None,
-    ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+    def read(self, h_BLD: Array, batch: Batch) -> dict[str, Predictions]:
         # The language of a prediction is that of the predicted token.
-        predictions = at_all(
-            h_BLD,
-            targets_BL=_next(batch["input_ids"]),
-            weights_BL=self._weights_BL(batch),
-            languages_BL=_next(batch["language_ids"]),
-        )
-        return {self.name: predictions}
+        targets_BL, languages_BL = _next(batch["input_ids"]), _next(batch["language_ids"])
+        return {self.name: at_all(h_BLD, targets_BL, self._weights_BL(batch), languages_BL)}
 
 
 def _next(ids_BL: Array) -> Array:

@@ -11,11 +11,18 @@ import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS, special_row
 from xlingjax.data.rows.draws import LANGUAGE, PLACES, Draws, gumbel
-from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import (
+    Batch,
+    BatchMap,
+    PairPreprocessor,
+    Preprocessor,
+    Rows,
+    stream_rows,
+)
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.preprocessors.veco import SideBySide
 from xlingjax.preprocessors.xlm import Masking, highest, masker, slots_of_a_side
 
 LAYOUTS = ("in_place", "slots")
@@ -25,7 +32,7 @@ ALL_MASK = Masking(mask=1.0, random=0.0)
 
 
 @dataclass(frozen=True)
-class CamlmFeatures(Preprocessor):
+class CamlmFeatures(SideBySide, PairPreprocessor):
     """Masked pairs for CAMLM, positions running on over the pair (or restarting,
     `reset_positions`).
 
@@ -41,7 +48,6 @@ class CamlmFeatures(Preprocessor):
     reset_positions: bool = False
     packing: bool = True
     name = "camlm"
-    sides = 2
     fields = (*TOKEN_FIELDS, "is_mask", *SLOT_FIELDS)
 
     def __post_init__(self):
@@ -54,36 +60,13 @@ class CamlmFeatures(Preprocessor):
             )
 
     def text_length(self, length: int) -> int:
-        """Tokens of a row of `length` that hold text."""
         if self.layout == "in_place":
             return length
-        # The longest text that leaves room for its own slots, which grow with it.
-        # A loop and no formula: both shares are rounded up.
-        text = length - 1
-        while text + 2 * slots_of_a_side(self.masking, text) > length:
-            text -= 1
-        return text
-
-    def slots(self, length: int) -> int:
-        return 2 * slots_of_a_side(self.masking, self.text_length(length))
-
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return pair_rows(
-            records,
-            bases,
-            self.text_length(length),
-            max_pieces=self.max_pieces,
-            reset_positions=self.reset_positions,
-            both_orders=False,
-            packing=self.packing,
-        )
+        return text_beside(length, lambda text: 2 * slots_of_a_side(self.masking, text))
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         text = self.text_length(length)
-        # Each side's own slots: its cross-entropy is a term of its own (§3.1).
-        mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
+        mask = super().map(vocabulary, counts, length)
 
         def is_mask(ids: np.ndarray) -> np.ndarray:
             return (ids == vocabulary.mask_id).astype(np.int32)
@@ -114,9 +97,7 @@ class CamlmFeatures(Preprocessor):
                 "masked_weights": masked["masked_weights"],
             }
 
-        if self.layout == "in_place":
-            return in_place
-        return in_slots
+        return in_place if self.layout == "in_place" else in_slots
 
 
 @dataclass(frozen=True)
@@ -149,7 +130,7 @@ class BtmlmFeatures(Preprocessor):
 
     def __post_init__(self):
         require_numbers(self, "(0, 1)", "proportion", "btmlm: ")
-        check_placement(self.placement)
+        require_choice(self, PLACEMENTS, "placement", "btmlm: ")
 
     def placeholders(self, length: int) -> int:
         """P for rows of `length` tokens."""
@@ -160,12 +141,7 @@ class BtmlmFeatures(Preprocessor):
         return math.ceil(self.proportion * text - 1e-6)
 
     def text_length(self, length: int) -> int:
-        """Tokens of a row of `length` that hold text."""
-        # The longest text that leaves room for its own placeholders, which grow with it.
-        text = length - 1
-        while text + self._placeholders_of(text) > length:
-            text -= 1
-        return text
+        return text_beside(length, self._placeholders_of)
 
     def slots(self, length: int) -> int:
         return self.masking.slots(self.text_length(length))
@@ -250,10 +226,13 @@ class BtmlmFeatures(Preprocessor):
         return used, start + offsets
 
 
-def check_placement(placement: str) -> None:
-    """Raise UserError for one that is none of `PLACEMENTS`."""
-    if placement not in PLACEMENTS:
-        raise UserError(f"BTMLM: placement={placement!r} is neither {' nor '.join(PLACEMENTS)}")
+def text_beside(length: int, extra: Callable[[int], int]) -> int:
+    """The longest text that leaves room in a row for what it needs besides, which grows with it."""
+    # A loop and no formula: shares are rounded up.
+    text = length - 1
+    while text + extra(text) > length:
+        text -= 1
+    return text
 
 
 def _language_drawer(targets: Sequence[tuple[int, float]]) -> Callable[[Batch, Draws], np.ndarray]:

@@ -4,29 +4,22 @@ text, from which the decoder writes its masked words or, of a pair, the other si
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.plan import Rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import block_rows, decoder_fields, following
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import require_choice
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids
 from xlingjax.preprocessors.xlm import Masking, masker
 
-ALL_SHOWN_AS_MASK = {"mask": 1.0, "random": 0.0}
-"""By its MASKs the decoder knows how many words it has to write, and where they stood."""
 
-
-def _mask_of_text() -> Masking:
-    return Masking(0.15, **ALL_SHOWN_AS_MASK)
-
-
+# By its MASKs the decoder knows how many words it has to write, and where they stood.
 @dataclass(frozen=True)
 class MaskedWordsFeatures(Preprocessor):
     """Consecutive sentences of one document, masked, one such text to a row (VECO §7's "MLM task").
@@ -36,7 +29,7 @@ class MaskedWordsFeatures(Preprocessor):
     masked. Raises UserError for another target.
     """
 
-    masking: Masking = field(default_factory=_mask_of_text)
+    masking: Masking = Masking(0.15, mask=1.0, random=0.0)
     target: str = "words"
     language_tokens: bool = False
     name = "masked_words"
@@ -44,17 +37,11 @@ class MaskedWordsFeatures(Preprocessor):
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
     def __post_init__(self):
-        if self.target not in ("words", "text"):
-            raise UserError(
-                f"masked_words: target {self.target!r} is neither words nor text: set target"
-                " to one of them"
-            )
+        require_choice(self, ("words", "text"), "target", "masked_words: ")
 
     def decoder_columns(self, length: int) -> int:
         """T."""
-        if self.target == "text":
-            return length
-        return self.masking.slots(length) + 1
+        return length if self.target == "text" else self.masking.slots(length) + 1
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -116,7 +103,7 @@ class MaskedTranslationFeatures(TranslationFeatures):
     `TranslationFeatures`."""
 
     name: str = "masked_translation"
-    masking: Masking = field(default_factory=lambda: Masking(0.25, **ALL_SHOWN_AS_MASK))
+    masking: Masking = Masking(0.25, mask=1.0, random=0.0)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         divided = super().map(vocabulary, counts, length)

@@ -83,19 +83,12 @@ class Text:
     def taken(self, columns: np.ndarray, used: np.ndarray, pad_id: int) -> Text:
         """The tokens at `columns` [B, L], padding where not `used`."""
 
-        def take(x: np.ndarray, pad: int) -> np.ndarray:
-            return np.where(used, np.take_along_axis(x, columns, axis=1), x.dtype.type(pad))
-
-        begins = self.begins
-        if begins is not None:
-            begins = take(begins, 0)
-        return Text(
-            take(self.ids, pad_id),
-            take(self.pack, 0),
-            take(self.language, 0),
-            take(self.content, 0),
-            begins,
-        )
+        taken = {}
+        for name, x in vars(self).items():
+            if x is not None:
+                pad = x.dtype.type(pad_id if name == "ids" else 0)
+                taken[name] = np.where(used, np.take_along_axis(x, columns, axis=1), pad)
+        return Text(**taken)
 
 
 class Examples:

@@ -25,7 +25,6 @@ from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.rows.ragged import RaggedRows
 from xlingjax.data.store.entries import Writer, get, has, name_of
 from xlingjax.data.store.tokenise import loaded, vocabulary_folder
-from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.beside import training_pairs
@@ -34,7 +33,7 @@ from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
 
-FORMAT = 3
+FORMAT = 4
 """Part of every name: another form leaves the old ones alone."""
 KIND = "labelled"
 CHUNK_RECORDS = 4096
@@ -93,18 +92,11 @@ class Part:
         rows: list[Any] = []
         if not self.lazy:
             reading = {name: getattr(self.reading, name) for name in _READ_BY[task.kind]}
-            # Of one's own class too, whose hash may be another's.
-            rows = [reading, vocabulary.sha256, f"{kind.__module__}.{kind.__qualname__}"]
+            rows = [reading, vocabulary.sha256]
+        of_task = "full_name", "kind", "labels", "marks", "trained_on", "shared_ids"
         return name_of(
             FORMAT,
-            [
-                task.full_name,
-                task.kind,
-                task.labels,
-                task.marks,
-                task.trained_on,
-                task.shared_ids,
-            ],
+            [getattr(task, name) for name in of_task],
             [self.origin, self.training.split, self.language, self.paired],
             files,
             rows,
@@ -123,41 +115,30 @@ class Part:
             found.append(translated)
         return found
 
-    # ---- its rows --------------------------------------------------------------------------------
-
     def examples(self) -> tuple[dict[str, Any], Sides]:
         """("records" that there are, how many of these are "learnt", what is said of those that
         are "unpaired"; those that are learnt, and what each stands beside)."""
+        where = self.origin, self.language
+        unpaired = ""
         if self.paired:
-            return self._pairs()
-        records = self.training.records(self.task, self.data, self.origin, self.language)
-        learnt: Sequence[Any] = records
-        # Gold rows are read as they are; machine translation leaves blank sides and lost answers.
-        if self.origin not in ("gold", "own"):
-            learnt = learnable(records)
-        return {"records": len(records), "learnt": len(learnt), "unpaired": ""}, [learnt]
-
-    def _pairs(self) -> tuple[dict[str, Any], Sides]:
-        pairs = training_pairs(self.task, self.data, self.training, self.origin, self.language)
-        place = self.training.described(self.task, self.data, self.origin, self.language)
-        facts = {
-            "records": len(pairs.records) + pairs.lost,
-            "learnt": len(pairs.records),
-            # Without the path, which may be another's whose files are the same.
-            "unpaired": pairs.unpaired.removeprefix(f"{place}: "),
-        }
-        return facts, [pairs.records, pairs.beside]
+            found = training_pairs(self.task, self.data, self.training, *where)
+            learnt, beside, lost, unpaired = found
+            sides, records = [learnt, beside], len(learnt) + lost
+        else:
+            found = self.training.records(self.task, self.data, *where)
+            records = len(found)
+            # Gold rows are read as they are; machine translation leaves blank sides and lost
+            # answers.
+            sides = [found if self.origin in ("gold", "own") else learnable(found)]
+        return {"records": records, "learnt": len(sides[0]), "unpaired": unpaired}, sides
 
     def rows(self, learnt: Sides, vocabulary) -> dict[str, np.ndarray]:
         """Arrays [N, length], paired [N, 2 * length], and [N], of no language."""
+        how = vocabulary, self.reading, self.language
         if self.paired:
-            records, pivot = learnt
-            return beside_rows(
-                self.task, records, pivot, vocabulary, self.reading, self.language, (0, 0)
-            )
-        (records,) = learnt
+            return beside_rows(self.task, *learnt, *how, (0, 0))
         try:
-            return task_rows(self.task, records, vocabulary, self.reading, self.language, 0)
+            return task_rows(self.task, *learnt, *how, 0)
         except UserError as error:
             # Ids of questions may be numbers of rows, alike in every language.
             if self.task.kind != "span_qa":
@@ -170,16 +151,8 @@ class Part:
 def _made_by(training: type[Training], vocabulary: type) -> str:
     """What the code that makes rows does; where that cannot be told, a word of this process alone:
     another one makes them anew."""
-    code: list[Any] = [
-        Part.examples,
-        Part._pairs,
-        Part.rows,
-        training.records,
-        read_labelled,
-        task_rows,
-        beside_rows,
-        training_pairs,
-    ]
+    code = [Part.examples, Part.rows, training.records, read_labelled]
+    code += [task_rows, beside_rows, training_pairs]
     if vocabulary is not Vocabulary:
         code.append(vocabulary)
     return told(fingerprint(tuple(code)))
@@ -252,17 +225,12 @@ def _make(part: Part, vocabulary, writer: Writer) -> None:
 def _ragged(part: Part, learnt: Sides, vocabulary) -> RaggedRows:
     count = len(learnt[0])
     if count > MANY_RECORDS:
-        _say(f"{part.shown}: tokenising {count:,} examples")
+        print(f"{part.shown}: tokenising {count:,} examples", flush=True)
     made = []
     for begin in range(0, max(count, 1), CHUNK_RECORDS):
         rows = part.rows([side[begin : begin + CHUNK_RECORDS] for side in learnt], vocabulary)
-        length = part.reading.length
-        made.append(RaggedRows.of(rows, length, vocabulary.pad_id, id_dtype(vocabulary)))
+        made.append(RaggedRows.of(rows, part.reading.length, vocabulary.pad_id))
     return RaggedRows.joined(made)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 # --- in several processes -------------------------------------------------------------------------

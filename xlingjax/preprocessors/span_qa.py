@@ -1,7 +1,7 @@
 """Questions whose answer is a span of a context, to rows: long contexts in windows, characters to
 pieces.
 
-A row is a question and a window of its context in the layout of `pair_row`. Windows begin every
+A row is a question and a window of its context in the layout of `pair_rows`. Windows begin every
 `stride` pieces until one reaches the end (BERT's run_squad.py, XTREME's too). An answer that a
 window does not hold whole stands at the row's first token, start and end.
 """
@@ -9,14 +9,14 @@ window does not hold whole stands at the row's first token, start and end.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import pair_row, pair_separators, stacked
+from xlingjax.preprocessors.finetuning import Places, Rows, joined, pair_rows, pair_separators
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
     out.
 
     spans: int[n, 2], of the context's pieces. Raises UserError naming the question where it has no
-    answer, where the answer does not stand in the context at its start, and where it has no piece.
+    answer with its start in the context, or the answer has no piece.
     """
     if not question.answers or len(question.starts) != len(question.answers):
         raise UserError(
@@ -73,24 +73,18 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
     # The first of several, as in run_squad.py; scoring knows them all.
     answer = question.answers[0]
     begin = question.starts[0]
-    there = question.context[begin : begin + len(answer)]
-    # A negative start would count from the end of the context.
-    if not answer.strip() or begin < 0 or there != answer:
-        where = "nor anywhere else"
-        if answer.strip() and answer in question.context:
-            where = f"it stands at {question.context.find(answer)}"
-        raise UserError(
-            f"question {question.id}: its answer {answer!r} does not stand at character {begin} of"
-            f" its context ({where}): correct answer_start or remove the question"
-        )
     end = begin + len(answer.rstrip())
+    # A negative start would count from the end of the context.
+    stands = begin >= 0 and question.context[begin : begin + len(answer)] == answer
     # No piece stands for the blanks around it.
     begin += len(answer) - len(answer.lstrip())
     # A piece may reach beyond the answer on either side: it is still part of it.
     touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin))
-    if not touched.size:
+    if not stands or begin >= end or not touched.size:
         raise UserError(
-            f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}"
+            f"question {question.id}: its answer {answer!r} does not stand at character"
+            f" {question.starts[0]} of its context, or has no piece there: correct answer_start or"
+            " remove the question"
         )
     return int(touched[0]), int(touched[-1])
 
@@ -119,62 +113,16 @@ def span_rows(
     max_question: int = 64,
     reset_positions: bool = False,
     answers: bool = True,
-) -> tuple[dict[str, np.ndarray], list[Window]]:
+) -> tuple[Rows, list[Window]]:
     """(arrays [N, length] and [N], the window of each row): the features that `SpanQA` reads, of
     all questions of one language in their order.
 
     stride: pieces from one window's begin to the next. max_question: pieces of a question that are
-    kept. reset_positions: see `pair_row`. answers False: without start_positions and end_positions,
-    for files without answers. Raises UserError for sizes that leave no room and for a question's
-    faults (see `answer_pieces`).
+    kept. reset_positions: see `pair_rows`. answers False: without start_positions and
+    end_positions, for files without answers. Raises UserError for sizes that leave no room and for
+    a question's faults (see `answer_pieces`).
     """
     separators = checked_separators(vocabulary, length, stride, max_question, reset_positions)
-    encoded_context = _context_encoder(vocabulary)
-    rows = []
-    windows = []
-    starts = []
-    ends = []
-    for index, question in enumerate(questions):
-        ids, spans = encoded_context(question.context)
-        if not ids:
-            raise UserError(f"question {question.id}: its context is empty")
-        question_ids = vocabulary.encode(question.question)[:max_question]
-        first = last = 0
-        if answers:
-            first, last = answer_pieces(question, spans)
-        # Behind the question and all separators but the last, which closes the row.
-        column = len(question_ids) + separators - 1
-        bounds = window_bounds(len(ids), length - separators - len(question_ids), stride)
-        # Windows overlap: at prediction a piece counts in the one that shows most around it.
-        best = maximal_context(bounds, len(ids))
-        for number, (begin, end) in enumerate(bounds):
-            row = pair_row(question_ids, ids[begin:end], vocabulary, length, reset_positions)
-            row["answer_columns"] = _answer_columns(column, end - begin, length)
-            rows.append(row)
-            windows.append(Window(index, column, spans[begin:end], best[begin:end] == number))
-            start = 0
-            stop = 0
-            # Held in part is not held: half an answer would be learnt as a whole one.
-            if begin <= first and last < end:
-                start = column + first - begin
-                stop = column + last - begin
-            starts.append(start)
-            ends.append(stop)
-    if not rows:
-        raise UserError("no questions: the file is empty")
-    arrays = stacked(rows)
-    arrays["language_ids"] = (language_id * arrays["pack_ids"]).astype(np.int32)
-    arrays["example_weights"] = np.ones(len(rows), np.float32)
-    if answers:
-        arrays |= {
-            "start_positions": np.array(starts, np.int32),
-            "end_positions": np.array(ends, np.int32),
-        }
-    return arrays, windows
-
-
-def _context_encoder(vocabulary) -> Callable[[str], tuple[list[int], np.ndarray]]:
-    """The map of a context to its pieces [n] and their characters int[n, 2]."""
 
     # Several questions ask about one context, which takes long to encode.
     @functools.cache
@@ -182,36 +130,50 @@ def _context_encoder(vocabulary) -> Callable[[str], tuple[list[int], np.ndarray]
         ids, spans = vocabulary.encode_with_spans(context)
         return ids, np.array(spans, np.int64).reshape(-1, 2)
 
-    return encoded
-
-
-def _answer_columns(column: int, pieces: int, length: int) -> np.ndarray:
-    """int32[length]: 1 where an answer may begin and end, in a row whose context begins at `column`
-    with so many pieces."""
-    columns = np.zeros(length, np.int32)
+    asked = []
+    shown = []
+    windows = []
+    ends = []
+    for index, question in enumerate(questions):
+        ids, spans = encoded(question.context)
+        if not ids:
+            raise UserError(f"question {question.id}: its context is empty")
+        question_ids = vocabulary.encode(question.question)[:max_question]
+        first, last = answer_pieces(question, spans) if answers else (0, 0)
+        # Behind the question and all separators but the last, which closes the row.
+        column = len(question_ids) + separators - 1
+        bounds = window_bounds(len(ids), length - separators - len(question_ids), stride)
+        # Windows overlap: at prediction a piece counts in the one that shows most around it.
+        best = maximal_context(bounds, len(ids))
+        for number, (begin, end) in enumerate(bounds):
+            asked.append(question_ids)
+            shown.append(ids[begin:end])
+            windows.append(Window(index, column, spans[begin:end], best[begin:end] == number))
+            # Held in part is not held: half an answer would be learnt as a whole one.
+            held = begin <= first and last < end
+            ends.append((column + first - begin, column + last - begin) if held else (0, 0))
+    if not windows:
+        raise UserError("no questions: the file is empty")
+    rows = pair_rows(joined(asked), joined(shown), vocabulary, length, reset_positions)
     # The first token too, at which an answer stands that the window does not hold.
-    columns[[0, *range(column, column + pieces)]] = 1
-    return columns
+    answer_columns = np.zeros((len(windows), length), np.int32)
+    answer_columns[:, 0] = 1
+    for row, window in enumerate(windows):
+        answer_columns[row, window.column : window.column + len(window.spans)] = 1
+    rows |= {
+        "language_ids": (language_id * rows["pack_ids"]).astype(np.int32),
+        "answer_columns": answer_columns,
+        "example_weights": np.ones(len(windows), np.float32),
+    }
+    if answers:
+        starts, stops = np.array(ends, np.int32).T
+        rows |= {"start_positions": starts, "end_positions": stops}
+    return rows, windows
 
 
-def count_windows(
-    questions: Sequence[Question],
-    vocabulary,
-    length: int,
-    *,
-    stride: int = 128,
-    max_question: int = 64,
-    reset_positions: bool = False,
-) -> int:
-    """The number of rows that `span_rows` makes."""
-    room = length - checked_separators(vocabulary, length, stride, max_question, reset_positions)
-    # Several questions ask about one context, which takes long to encode.
-    pieces: dict[str, int] = {}
-    windows = 0
-    for question in questions:
-        if question.context not in pieces:
-            pieces[question.context] = len(vocabulary.encode(question.context))
-        kept = min(len(vocabulary.encode(question.question)), max_question)
-        bounds = window_bounds(pieces[question.context], room - kept, stride)
-        windows += len(bounds)
-    return windows
+def places_of_windows(windows: Sequence[Window], questions: Sequence[Question]) -> Places:
+    places = []
+    for window in windows:
+        middle = float(window.spans[0, 0] + window.spans[-1, 1]) / 2
+        places.append((window.question, middle / len(questions[window.question].context)))
+    return places

@@ -11,8 +11,7 @@ import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import SPANS, Draws
-from xlingjax.data.rows.plan import Rows, stream_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, stream_rows
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_numbers
@@ -72,32 +71,18 @@ class SpanCorruptionFeatures(Preprocessor):
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
-        self._require_sentinels(length, vocabulary)
         return stream_rows(records, bases[0], self.columns(length))
 
-    def _require_sentinels(self, length: int, vocabulary: Vocabulary) -> None:
-        _, spans = self.hidden(self.columns(length))
-        free = len(sentinel_ids(vocabulary))
-        if spans <= free:
-            return
-        what = f"span_corruption: rows of {length} tokens hide {spans} spans, and the vocabulary"
-        longest = length
-        while longest > 4 and self.hidden(self.columns(longest))[1] > free:
-            longest -= 1
-        if not free:
-            raise UserError(
-                f"{what} (layout {vocabulary.layout}) has no special token left to stand for them:"
-                f" train one with `xlingjax vocab --sentinels {spans}`"
-            )
-        raise UserError(
-            f"{what} has {free} special tokens left to stand for them: set length to {longest} or"
-            f" less, or longer spans (mean), or train a vocabulary with `xlingjax vocab --sentinels"
-            f" {spans - free}` or more"
-        )
-
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        self._require_sentinels(length, vocabulary)
         sentinels = np.array(sentinel_ids(vocabulary), np.int32)
+        _, spans = self.hidden(self.columns(length))
+        if spans > sentinels.size:
+            raise UserError(
+                f"span_corruption: rows of {length} tokens hide {spans} spans, and the vocabulary"
+                f" has {sentinels.size} special tokens left to stand for them: set a shorter LENGTH"
+                " or longer spans (mean), or train a vocabulary with `xlingjax vocab --sentinels"
+                f" {spans - sentinels.size}` or more"
+            )
         targets = self.decoder_columns(length)
 
         def with_spans(batch: Batch, draws: Draws) -> Batch:

@@ -44,35 +44,29 @@ def task_source(
     # Before any file is read, so that a language that is not the run's is said at once.
     parts = training.parts(task, data)
     ids = {language: i for i, language in enumerate(languages)}
-    needed = [language for _, language in parts]
-    if paired:
-        needed.append(task.trained_on)
-    for language in needed:
+    pivot = [task.trained_on] if paired else []
+    for language in [*(language for _, language in parts), *pivot]:
         if language not in ids:
             raise UserError(
-                f"{training.requested(task, data, language)} is not one of the run's"
+                f"{task.full_name}: training language {language!r} is not one of the run's"
                 f" ({', '.join(languages)})"
             )
-    if paired:
-        # What was not translated has nothing to stand beside.
-        parts = [part for part in parts if part[0] != "gold"]
     parts_of_task = [
         Part(task, str(data), training, reading, origin, language, paired)
         for origin, language in parts
+        # What was not translated has nothing to stand beside.
+        if not (paired and origin == "gold")
     ]
     rows = []
     counts = []
     digests = []
     for part, entry in zip(parts_of_task, stored(parts_of_task, vocabulary), strict=True):
-        texts = [part.language]
-        count = f"{part.origin} {part.language} {entry.facts['learnt']}"
-        if paired:
-            texts.append(task.trained_on)
-            count += f" beside {task.trained_on}"
-        of_texts = tuple(ids[language] for language in texts)
-        rows.append(NamedPart(f"{part.origin} {part.language}", entry.rows, of_texts))
+        name = f"{part.origin} {part.language}"
+        of_texts = tuple(ids[language] for language in [part.language, *pivot])
+        rows.append(NamedPart(name, entry.rows, of_texts))
         digests.append([entry.facts["digest"], of_texts])
-        counts.append(count)
+        beside = f" beside {task.trained_on}" if paired else ""
+        counts.append(f"{name} {entry.facts['learnt']}{beside}")
     return shuffled_batches(
         rows,
         batch_size,

@@ -1,4 +1,5 @@
-"""Records of a task to the rows of its objective: alone, or beside what they translate."""
+"""Records of a task to the rows of its objective: alone, or beside what they translate (plug-in
+fine-tuning, VECO §3.1)."""
 
 from __future__ import annotations
 
@@ -12,9 +13,15 @@ from xlingjax.data.labelled.beside import require_parallel
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.vocabulary.word_pieces import MARKS
 from xlingjax.errors import LONGEST_ROW, UserError, require_choice, require_whole
-from xlingjax.preprocessors.finetuning import PIECES, classification_rows, tagged_parts, tagged_rows
-from xlingjax.preprocessors.plug_in import paired_rows, paired_span_rows, paired_tagged_rows
-from xlingjax.preprocessors.span_qa import count_windows, span_rows
+from xlingjax.preprocessors.finetuning import (
+    PIECES,
+    Places,
+    Rows,
+    classification_rows,
+    places_of_parts,
+    tagged_rows,
+)
+from xlingjax.preprocessors.span_qa import places_of_windows, span_rows
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Reading:
 
     length: int = 128
     reset_positions: bool = False
-    """See `pair_row`."""
+    """See `pair_rows`."""
     stride: int = 128
     """Of questions: pieces from one window's begin to the next."""
     max_question: int = 64
@@ -50,6 +57,15 @@ class Reading:
         require_choice(self, MARKS, "marks", "reading: ")
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the examples that are predicted, example by example."""
+
+    records: Sequence[Any]
+    language: str
+    language_id: int
+
+
 def task_rows(
     task: Task,
     records: Sequence[Any],
@@ -57,13 +73,26 @@ def task_rows(
     reading: Reading,
     language: str,
     language_id: int,
-) -> dict[str, np.ndarray]:
+) -> Rows:
     """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
+    return _placed_rows(task, records, vocabulary, reading, language, language_id)[0]
+
+
+def _placed_rows(
+    task: Task,
+    records: Sequence[Any],
+    vocabulary,
+    reading: Reading,
+    language: str,
+    language_id: int,
+) -> tuple[Rows, Places]:
+    """Rows, and what of which example each shows."""
     length, reset = reading.length, reading.reset_positions
     if task.kind in ("classification", "ranking"):
-        return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
+        rows = classification_rows(records, vocabulary, length, task.labels, language_id, reset)
+        return rows, [(number, 0.5) for number in range(len(records))]
     if task.kind == "tagging":
-        return tagged_rows(
+        rows, parts = tagged_rows(
             records,
             vocabulary,
             length,
@@ -74,8 +103,9 @@ def task_rows(
             reading.apart,
             reading.marks or task.marks,
         )
+        return rows, places_of_parts(parts)
     if task.kind == "span_qa":
-        return span_rows(
+        rows, windows = span_rows(
             records,
             vocabulary,
             length,
@@ -83,30 +113,9 @@ def task_rows(
             stride=reading.stride,
             max_question=reading.max_question,
             reset_positions=reset,
-        )[0]
+        )
+        return rows, places_of_windows(windows, records)
     raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
-
-
-def count_rows(
-    task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str
-) -> int:
-    """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of
-    each record."""
-    if task.kind == "span_qa":
-        return count_windows(
-            records,
-            vocabulary,
-            reading.length,
-            stride=reading.stride,
-            max_question=reading.max_question,
-            reset_positions=reading.reset_positions,
-        )
-    if task.kind == "tagging":
-        marks = reading.marks or task.marks
-        return len(
-            tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks)
-        )
-    return len(records)
 
 
 def beside_rows(
@@ -117,41 +126,40 @@ def beside_rows(
     reading: Reading,
     language: str,
     language_ids: tuple[int, int],
-) -> dict[str, np.ndarray]:
+) -> Rows:
     """Rows of plug-in fine-tuning: arrays [N, 2 * length] and [N], `records` of a language beside
-    their partners in `Task.trained_on`, row by row. Raises UserError where they do not correspond.
-    """
+    their partners in `Task.trained_on` (see `side_by_side`). Raises UserError where they do not
+    correspond."""
     require_parallel(task.full_name, records, beside, language, repr(task.trained_on))
-    if task.kind == "span_qa":
-        return paired_span_rows(
-            records,
-            beside,
-            vocabulary,
-            reading.length,
-            language_ids,
-            stride=reading.stride,
-            max_question=reading.max_question,
-            reset_positions=reading.reset_positions,
-        )[0]
-    if task.kind == "tagging":
-        return paired_tagged_rows(
-            records,
-            beside,
-            vocabulary,
-            reading.length,
-            task.labels,
-            (language, task.trained_on),
-            language_ids,
-            reading.pieces,
-            reading.apart,
-            reading.marks or task.marks,
-        )
-    return paired_rows(
-        records,
-        beside,
-        vocabulary,
-        reading.length,
-        task.labels,
-        language_ids,
-        reading.reset_positions,
-    )
+    own_id, pivot_id = language_ids
+    own = _placed_rows(task, records, vocabulary, reading, language, own_id)
+    pivot = _placed_rows(task, beside, vocabulary, reading, task.trained_on, pivot_id)
+    return side_by_side(*own, *pivot)
+
+
+def side_by_side(one: Rows, places: Places, two: Rows, others: Places) -> Rows:
+    """A row for each row of `one`: in the columns behind it that row of `two` which shows the same
+    example, and whose middle stands nearest in it, each padded by itself. The labels are those of
+    `one`, of either side where tags and answers stand in columns."""
+    of_example: dict[int, list[int]] = {}
+    for row, (example, _) in enumerate(others):
+        of_example.setdefault(example, []).append(row)
+    # Of two as near the first.
+    chosen = [
+        min(of_example[example], key=lambda row: abs(others[row][1] - middle))
+        for example, middle in places
+    ]
+    two = {name: values[np.array(chosen, np.int64)] for name, values in two.items()}
+    # In one row: what stands before and behind a token differs, but a batch keeps one axis of
+    # examples.
+    rows = {
+        name: np.concatenate([values, two[name]], axis=1) if values.ndim == 2 else values
+        for name, values in one.items()
+    }
+    # The texts within an example need no side: plugged in, each example is one text, as VECO's side
+    # is.
+    rows["sides"] = np.concatenate([np.zeros_like(one["pack_ids"]), two["pack_ids"]], axis=1)
+    for name in {"start_positions", "end_positions"} & {*one}:
+        # Of the whole row; 0, the first token of its side, among them.
+        rows[f"beside_{name}"] = (two[name] + one["pack_ids"].shape[1]).astype(np.int32)
+    return rows

@@ -47,18 +47,14 @@ class Training:
             languages = {*requested}
             if ALL in requested:
                 languages = {*languages_present(task, data, split)}
-            # The gold of one language alone would be transfer, and not "all".
-            least = 1
-            if origin == "gold":
-                least = 2
-            if ALL in requested and len(languages) < least:
-                there = ", ".join(languages) or "no language"
-                raise UserError(
-                    f"{task.full_name}: {there} has {split} files below {data}, and the strategy is"
-                    " of several: get the others, or name languages"
-                )
-            for language in sorted(languages):
-                found.append((origin, language))
+                # The gold of one language alone would be transfer, and not "all".
+                if len(languages) < (2 if origin == "gold" else 1):
+                    there = ", ".join(languages) or "no language"
+                    raise UserError(
+                        f"{task.full_name}: {there} has {split} files below {data}, and the"
+                        " strategy is of several: get the others, or name languages"
+                    )
+            found += [(origin, language) for language in sorted(languages)]
         if self.labelled:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
             if not names:
@@ -96,9 +92,7 @@ class Training:
         are none."""
         if origin == "labelled":
             return "labelled", (labelled_path(self.labelled, task, language),)
-        split = "translate_train"
-        if origin == "gold":
-            split = "train"
+        split = "train" if origin == "gold" else "translate_train"
         found = find(task, data, split, language)
         if found is None:
             return "", ()
@@ -110,10 +104,6 @@ class Training:
         """What an error in the examples of one part names: their file and language."""
         _, paths = self.place(task, data, origin, language)
         return f"{paths[0]}, {language}"
-
-    def requested(self, task: Task, data: str | Path, language: str) -> str:
-        """What an error says is not one of the run's languages."""
-        return f"{task.full_name}: training language {language!r}"
 
     def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
         """What run.json says of the data; read: what each part holds."""
@@ -141,9 +131,3 @@ class OwnFiles(Training):
     ) -> tuple[str, tuple[Path, ...]]:
         # Those of the pivot, which it is asked for as gold, lie beside the others.
         return super().place(task, data, "gold", language)
-
-    def described(self, task: Task, data: str | Path, origin: str, language: str) -> str:
-        return f"{find(task, data, 'train', language).paths[0]}, counting from 0"
-
-    def requested(self, task: Task, data: str | Path, language: str) -> str:
-        return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"

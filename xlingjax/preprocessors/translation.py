@@ -10,8 +10,7 @@ import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS, special_row
 from xlingjax.data.rows.draws import LANGUAGE, Draws
-from xlingjax.data.rows.plan import Rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import (
     block_rows,
     decoder_fields,

@@ -8,44 +8,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.features import TOKEN_FIELDS
 from xlingjax.data.rows.documents import switched_rows
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.paraphrases import mined_rows, paraphrase_rows
-from xlingjax.data.rows.plan import Rows, pair_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, PairPreprocessor, Preprocessor, Rows
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import require_choice
-from xlingjax.preprocessors.xlm import Masking, is_special, masker
+from xlingjax.preprocessors.xlm import MaskedFeatures, Masking, is_special
 
 PARITIES = ("even", "odd", "coin")
 
 
 @dataclass(frozen=True)
-class ClwrFeatures(Preprocessor):
+class ClwrFeatures(PairPreprocessor):
     """Pairs for word recovery: positions restart at y, every ordinary piece of both sides is to be
     recovered."""
 
     max_pieces: int = 100
     packing: bool = True
     name = "clwr"
-    sides = 2
     fields = (*TOKEN_FIELDS, "target_weights")
-
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return pair_rows(
-            records,
-            bases,
-            length,
-            max_pieces=self.max_pieces,
-            # Both sides are recovered in one row: the other order would say the same.
-            both_orders=False,
-            packing=self.packing,
-            each_opens=True,
-        )
+    each_opens = True
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # `</s>` takes part in the attention, but to recover it is no task: every text has it.
@@ -61,7 +46,7 @@ class ClwrFeatures(Preprocessor):
 
 
 @dataclass(frozen=True)
-class ClMlmFeatures(Preprocessor):
+class ClMlmFeatures(MaskedFeatures):
     """Masked documents in which every other sentence is the translation; the switches are those of
     `documents.switched_rows`."""
 
@@ -73,13 +58,10 @@ class ClMlmFeatures(Preprocessor):
     name = "cl_mlm"
     sides = 2
     aligned_documents = True
-    fields = TOKEN_FIELDS + SLOT_FIELDS
+    lacks = " with two sentences of a document (blank lines stand behind documents)"
 
     def __post_init__(self):
         require_choice(self, PARITIES, "parity", "cl_mlm: ")
-
-    def slots(self, length: int) -> int:
-        return self.masking.slots(length)
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -93,9 +75,6 @@ class ClMlmFeatures(Preprocessor):
             alone=self.alone,
             packing=self.packing,
         )
-
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        return masker(self.masking, vocabulary, counts, self.slots(length))
 
 
 @dataclass(frozen=True)
@@ -117,61 +96,26 @@ class ClpcFeatures(Preprocessor):
     @property
     def sides(self) -> int:
         # The third column of a mined table is the wrong partner.
-        if self.mined:
-            return 3
-        return 2
+        return 3 if self.mined else 2
 
     @property
-    def lacks(self) -> str:
-        if self.mined:
-            return ""
-        return " beside another pair's text, its wrong partner (give more pairs, or NEGATIVES)"
+    def lacks(self) -> str:  # type: ignore[override]  # by an option
+        return "" if self.mined else " beside a wrong partner (give more pairs, or NEGATIVES)"
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
+        how = {"max_pieces": self.max_pieces, "reset_positions": self.reset_positions}
         if self.mined:
-            return mined_rows(
-                records,
-                bases,
-                length,
-                max_pieces=self.max_pieces,
-                reset_positions=self.reset_positions,
-            )
-        return paraphrase_rows(
-            records,
-            bases,
-            length,
-            max_pieces=self.max_pieces,
-            reset_positions=self.reset_positions,
-            negatives=self.negatives,
-        )
-
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        return lambda batch, draws: batch
+            return mined_rows(records, bases, length, **how)
+        return paraphrase_rows(records, bases, length, **how, negatives=self.negatives)
 
 
 @dataclass(frozen=True)
-class DanFeatures(Preprocessor):
-    """Pairs, one per row, as they are."""
+class DanFeatures(PairPreprocessor):
+    """Pairs, one per row, as they are: each is a candidate for the others of the batch."""
 
     max_pieces: int = 100
     name = "dan"
-    sides = 2
     fields = TOKEN_FIELDS
-
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return pair_rows(
-            records,
-            bases,
-            length,
-            max_pieces=self.max_pieces,
-            both_orders=False,
-            # A row is one pair: each is a candidate for the others of the batch.
-            packing=False,
-        )
-
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        return lambda batch, draws: batch
+    packing = False

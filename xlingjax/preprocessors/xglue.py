@@ -10,8 +10,7 @@ import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import STARTS, Draws
-from xlingjax.data.rows.plan import Rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import block_rows, columns_where, preceding
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

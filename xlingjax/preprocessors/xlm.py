@@ -15,8 +15,14 @@ import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import REPLACE, SELECT, TOKENS, Draws, gumbel
-from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import (
+    Batch,
+    BatchMap,
+    PairPreprocessor,
+    Preprocessor,
+    Rows,
+    stream_rows,
+)
 from xlingjax.data.rows.targets import preceding
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -238,31 +244,21 @@ def slots_of_a_side(masking: Masking, length: int) -> int:
     return masking.slots(math.ceil(length * 2 / 3))
 
 
-def _masked_map(
-    masking: Masking, slots: int, vocabulary: Vocabulary, counts: np.ndarray
-) -> BatchMap:
-    mask = masker(masking, vocabulary, counts, slots)
+class MaskedFeatures(Preprocessor):
+    """Token fields with prediction slots, masked by `masking`."""
 
-    def masked(batch: Batch, draws: Draws) -> Batch:
+    masking: Masking
+    fields = TOKEN_FIELDS + SLOT_FIELDS
+
+    def slots(self, length: int) -> int:
+        return self.masking.slots(length)
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
+        mask = masker(self.masking, vocabulary, counts, self.slots(length))
+        if not self.masking.validation:
+            return mask
         # Validation draws do not follow the run's seed: the same positions are hidden in every run.
-        return mask(batch, replace(draws, seed=0))
-
-    if masking.validation:
-        return masked
-    return mask
-
-
-def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
-    if slots is None:
-        return masking.slots(length)
-    # Fewer would lower the mask rate without a word.
-    least = math.ceil(length * masking.rate - 1e-6)
-    if slots < least:
-        raise UserError(
-            f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at"
-            f" least {least}"
-        )
-    return min(slots, length)
+        return lambda batch, draws: mask(batch, replace(draws, seed=0))
 
 
 @dataclass(frozen=True)
@@ -282,70 +278,33 @@ class ClmFeatures(Preprocessor):
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        return lambda batch, draws: batch
-
 
 @dataclass(frozen=True)
-class MlmFeatures(Preprocessor):
-    """Masked streams (XLM §3.3). `prediction_slots` (default: as many as the masking needs) fixes
-    M."""
+class MlmFeatures(MaskedFeatures):
+    """Masked streams (XLM §3.3)."""
 
     masking: Masking = field(default_factory=Masking)
     stream_length: int | None = None
-    prediction_slots: int | None = None
     name = "mlm"
     sides = 1
-    fields = TOKEN_FIELDS + SLOT_FIELDS
-
-    def slots(self, length: int) -> int:
-        return _checked_slots(self.prediction_slots, self.masking, length)
 
     # The same stream as CLM's: the objectives differ in what they hide of it.
     rows = ClmFeatures.rows
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        return _masked_map(self.masking, self.slots(length), vocabulary, counts)
-
 
 @dataclass(frozen=True)
-class TlmFeatures(Preprocessor):
+class TlmFeatures(MaskedFeatures, PairPreprocessor):
     """Masked pairs (XLM §3.4): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
 
     The switches are those of `rows.pair_rows`.
     """
 
     masking: Masking = field(default_factory=Masking)
-    prediction_slots: int | None = None
     max_pieces: int = 100
     # XLM §3.4 restarts the positions at y, which makes the two sentences easier to align.
     reset_positions: bool = True
     # A language is then as often first as second.
     both_orders: bool = True
     packing: bool = True
-    partner_visible: bool = True
     shuffled_pairs: bool = False
     name = "tlm"
-    sides = 2
-    fields = TOKEN_FIELDS + SLOT_FIELDS
-
-    def slots(self, length: int) -> int:
-        return _checked_slots(self.prediction_slots, self.masking, length)
-
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return pair_rows(
-            records,
-            bases,
-            length,
-            max_pieces=self.max_pieces,
-            reset_positions=self.reset_positions,
-            both_orders=self.both_orders,
-            packing=self.packing,
-            partner_visible=self.partner_visible,
-            shuffled=self.shuffled_pairs,
-        )
-
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
-        return _masked_map(self.masking, self.slots(length), vocabulary, counts)

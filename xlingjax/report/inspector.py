@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.batches.loader import BatchSource
-from xlingjax.data.rows import left_out
+from xlingjax.data.rows import plan as row_plans
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, schedule
@@ -89,7 +89,7 @@ def inspect(
         lines = statistics_rows(statistics[name])
         if lines:
             print_table(console, f"{name}: realised masking", STATISTICS_HEAD, lines)
-        lacking = left_out.of_source(name, source)
+        lacking = row_plans.message(name, source)
         if lacking:
             console.print(f"warning: {lacking}", markup=False, highlight=False)
         if not output:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import EXIT_CODE, UserError
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.runtime.files import write_bytes
 from xlingjax.runtime.machine import (

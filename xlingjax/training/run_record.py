@@ -16,8 +16,8 @@ from typing import Any
 from xlingjax import __version__
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.files import parsed_json, write_json
 from xlingjax.runtime.records import ANY, NUMBER, read_record

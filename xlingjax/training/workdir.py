@@ -10,8 +10,8 @@ import orbax.checkpoint as ocp
 
 from xlingjax.data.vocabulary.sentencepiece import VOCABULARY_FILES
 from xlingjax.errors import UserError
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.lock import IN_USE, alone_at
 from xlingjax.runtime.records import read_text

@@ -14,7 +14,7 @@ from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.overlap import overlap_of_texts
-from xlingjax.data.rows import left_out
+from xlingjax.data.rows import plan as row_plans
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
@@ -227,7 +227,7 @@ def _begin(
     for file, message in overlap_of_texts(held, texts, vocabulary):
         say(f"warning: {file}: {message}")
     for stage, (_, source) in opened.items():
-        if message := left_out.of_source(stage, source):
+        if message := row_plans.message(stage, source):
             say(f"warning: {message}")
     pairs: dict[str, int] = {}
     for _, source in opened.values():

@@ -17,7 +17,7 @@ from xlingjax.convert.formats.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import pair_row
+from xlingjax.preprocessors.finetuning import joined, pair_rows
 
 transformers = pytest.importorskip("transformers")
 
@@ -168,10 +168,8 @@ def assert_ids_are(vocabulary, theirs, texts=TEXTS):
     found = [ids[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
     assert [text for text, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
     pair = theirs("Das Wasser", "des Sees")["input_ids"]
-    row = pair_row(
-        vocabulary.encode("Das Wasser"), vocabulary.encode("des Sees"), vocabulary, len(pair)
-    )
-    assert row["input_ids"].tolist() == pair
+    texts = (joined([vocabulary.encode(text)]) for text in ("Das Wasser", "des Sees"))
+    assert pair_rows(*texts, vocabulary, len(pair))["input_ids"].tolist() == [pair]
     for role in ("pad", "unk", "mask"):
         assert getattr(vocabulary, f"{role}_id") == getattr(theirs, f"{role}_token_id")
 

@@ -79,7 +79,7 @@ WORDS = (
 
 def counted(rows):
     left_out = rows.left_out
-    return left_out.left, left_out.pairs, left_out.why
+    return left_out.left, left_out.pairs
 
 
 @pytest.mark.parametrize("truncate", [True, False])
@@ -101,8 +101,7 @@ def test_rows_never_part_languages_from_tokens_and_hold_both(aligned, length, tr
         words |= {i for i in ids if i >= 10}
     # What is left out is counted: sentences of which no example has a word.
     lost = sum(not words & {*first, *second} for first, second in WORDS)
-    why = "truncated" if truncate else "alone"
-    assert counted(rows) == (lost, 5, why) and rows.sentences == 5 - lost
+    assert counted(rows) == (lost, 5) and rows.sentences == 5 - lost
     if length >= 11:
         assert words == {word for both in WORDS for of_side in both for word in of_side}
     if not truncate and length >= 7:
@@ -124,7 +123,7 @@ def test_a_truncated_document_is_one_example_of_its_first_tokens(aligned):
             ((BOS, 60, EOS, 12, EOS, 64), (1, 1, 1, 0, 0, 1)),
             ((BOS, 70, 71, EOS, 21, 22), (1, 1, 1, 1, 0, 0)),
         },
-        (0, 5, "truncated"),
+        (0, 5),
     )
     # Of the first the third sentence is behind the end.
     assert ids(6, parity="odd") == (
@@ -132,12 +131,12 @@ def test_a_truncated_document_is_one_example_of_its_first_tokens(aligned):
             ((BOS, 10, 11, EOS, 61, 62), (0, 0, 0, 0, 1, 1)),
             ((BOS, 20, EOS, 72, EOS), (0, 0, 0, 1, 1)),
         },
-        (1, 5, "truncated"),
+        (1, 5),
     )
     # Of the first the first sentence fills the row: one language, and no example.
-    assert ids(4, parity="odd") == ({((BOS, 20, EOS, 72), (0, 0, 0, 1))}, (3, 5, "truncated"))
+    assert ids(4, parity="odd") == ({((BOS, 20, EOS, 72), (0, 0, 0, 1))}, (3, 5))
     # Of the other parity the first two of these are.
-    assert ids(4, parity="coin")[1] == (1, 5, "truncated")
+    assert ids(4, parity="coin")[1] == (1, 5)
     # Its tokens in both languages, ends included.
     rows = switched_rows(aligned, (1, 14), 4, parity="coin", truncate=True)
     sizes = [len(first) + len(second) + 2 for first, second in WORDS]
@@ -149,24 +148,24 @@ def test_a_document_that_goes_on_leaves_out_a_rest_of_one_language(aligned):
     odd = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False)
     got = {ids for ids, *_ in examples(read(aligned, odd, 8, range(odd.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS, 61, 62, 63, EOS), (BOS, 20, EOS, 72, EOS)}
-    assert counted(odd) == (1, 5, "alone") and odd.sentences == 4
+    assert counted(odd) == (1, 5) and odd.sentences == 4
     # Read with the other parity, where the document is shorter.
     coin = switched_rows(aligned, (1, 14), 8, parity="coin", packing=False)
-    assert counted(coin) == (0, 5, "alone") and coin.count == 4
+    assert counted(coin) == (0, 5) and coin.count == 4
 
 
 def test_sentences_alone_are_examples_where_asked(aligned):
     rows = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False, alone=True)
     got = {ids for ids, *_ in examples(read(aligned, rows, 8, range(rows.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS, 61, 62, 63, EOS), (BOS, 13, 14, EOS), (BOS, 20, EOS, 72, EOS)}
-    assert counted(rows) == (0, 5, "alone") and rows.sentences == 5
+    assert counted(rows) == (0, 5) and rows.sentences == 5
     # Of a truncated one what is behind the end is still left out.
     rows = switched_rows(
         aligned, (1, 14), 4, parity="odd", packing=False, truncate=True, alone=True
     )
     got = {ids for ids, *_ in examples(read(aligned, rows, 4, range(rows.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS), (BOS, 20, EOS, 72)}
-    assert counted(rows) == (2, 5, "truncated")
+    assert counted(rows) == (2, 5)
 
 
 @pytest.mark.parametrize("truncate", [True, False])
@@ -175,8 +174,7 @@ def test_documents_of_one_sentence_are_no_examples(truncate):
     short = Records(("de", "en"), (side([10], [], [11]), side([60], [], [61])))
     for text, bases, lines in ((long, (1, 22), 1), (short, (1, 5), 2)):
         rows = switched_rows(text, bases, 8, truncate=truncate)
-        why = "truncated" if truncate else "alone"
-        assert rows.count == 0 and counted(rows) == (lines, lines, why)
+        assert rows.count == 0 and counted(rows) == (lines, lines)
 
 
 def test_a_sentence_longer_than_a_row_is_cut():

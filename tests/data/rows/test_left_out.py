@@ -1,25 +1,21 @@
 """Pairs that no row has room for are counted and said."""
 
-import io
-import os
-from pathlib import Path
+import types
 
 import pytest
-from rich.console import Console
 
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
 from xlingjax.data import held_out_pairs
-from xlingjax.data.rows.left_out import LeftOut, message
+from xlingjax.data.rows import plan
+from xlingjax.data.rows.plan import LeftOut
 from xlingjax.errors import UserError
 from xlingjax.evaluation.floors import RetrievalFloors
-from xlingjax.objectives.xlm import TLM
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
-from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.report import inspector
 from xlingjax.workflows import launch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -84,32 +80,6 @@ def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
     assert text.left_out == {}
 
 
-@pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
-)
-def test_of_the_new_testament_as_many_as_its_lines_say(tmp_path, vocabulary):
-    folder = Path(os.environ["XLINGJAX_DATA"], "pretrain/parallel/bible_nt")
-    sides = [
-        (folder / f"de-en.{code}").read_text("utf-8").split("\n")[:300] for code in ("de", "en")
-    ]
-    pairs = [pair for pair in zip(*sides, strict=True) if all(pair)]
-    source = file_source(TlmFeatures(), vocabulary, 2, 128, parallel=written(tmp_path, pairs))
-    (found,) = source.left_out.values()
-    assert found == too_long(pairs, vocabulary, 128, 100)
-    assert found.share > 0.05
-
-
-def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path, vocabulary):
-    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("allein", "")]
-    features = ClpcFeatures(max_pieces=30, negatives=2)
-    source = file_source(features, vocabulary, 2, 60, parallel=written(tmp_path, pairs))
-    (found,) = source.left_out.values()
-    both = [pair for pair in pairs if all(pair)]
-    # Those that are too long with their own y; with another's a pair may be, but not with both.
-    assert found == too_long(both, vocabulary, 60, 30)
-    assert 0 < found.left < len(both)
-
-
 @pytest.mark.parametrize("truncate", [True, False])
 def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vocabulary, truncate):
     """Documents of two sentences, of six, whose last fills a row, and of one; rows of 40 tokens."""
@@ -119,23 +89,16 @@ def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vo
         ClMlmFeatures(truncate=truncate), vocabulary, 2, 40, parallel=written(tmp_path, documents)
     )
     (found,) = source.left_out.values()
-    said = message("cl_mlm", 40, source.left_out)
-    if truncate:
-        assert (found.left, found.pairs, found.why) == (1, 9, "truncated")
-        assert said.startswith("cl_mlm: 1 of 9 sentences (11.1%, and ")
-        assert " stand behind the first 40 tokens of their document" in said
-        assert "CL_MLM_TRUNCATE=False" in said
-    else:
-        assert (found.left, found.pairs, found.why) == (2, 9, "alone")
-        assert "2 of 9 sentences (22.2%, and " in said
-        assert " stand alone in rows of 40 tokens" in said
-        assert found.left_tokens > found.tokens / 2
+    assert (found.left, found.pairs) == (1 if truncate else 2, 9)
+    assert truncate or found.left_tokens > found.tokens / 2
     assert source.identity["sampling_table"][0]["sentences"] == 9 - found.left
 
 
 def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
     pairs = [("Ja", "yes"), ("", ""), ("Nein", "no")]
-    with pytest.raises(UserError, match="no de-en document has two sentences in a row of 40 tok"):
+    with pytest.raises(
+        UserError, match="no de-en text fits rows of 40 tokens with two sentences of a document"
+    ):
         file_source(
             ClMlmFeatures(truncate=False), vocabulary, 2, 40, parallel=written(tmp_path, pairs)
         )
@@ -159,24 +122,13 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
 
 
-def test_inspect_says_it_too(tmp_path, vocabulary):
-    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
-    source = file_source(
-        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
-    )
-    out = io.StringIO()
-    console = Console(file=out, width=1_000, color_system=None)
-    inspector.inspect(
-        {"tlm": (TLM(), source)}, vocabulary, rows=1, batches=1, console=console, output=tmp_path
-    )
-    left = too_many(pairs, vocabulary, 48, 30)
-    said = f"arning: tlm: {left} of {len(pairs)} examples ("
-    assert f"w{said}" in out.getvalue()
-    assert f"W{said}" in (tmp_path / "inspect.html").read_text("utf-8")
-
-
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
     few = {"de-en": LeftOut(5, 100), "de-fr": LeftOut(0, 0)}
+
+    def message(stage, length, left_out):
+        of_text = types.SimpleNamespace(left_out=left_out, identity={"length": length})
+        return plan.message(stage, of_text)
+
     assert message("tlm", 64, {}) == message("tlm", 64, few) == ""
     many = {"de-en": LeftOut(1, 60, 20, 400), "en-zh": LeftOut(1_235, 2_000, 9_000, 12_000)}
     assert message("tlm@500", 64, many) == (

@@ -138,19 +138,6 @@ def test_both_orders_give_each_pair_twice_with_its_languages(pairs):
     ]
 
 
-def test_a_hidden_partner_is_another_example_in_the_same_place(pairs):
-    bases = [1, 1 + pairs.sides[0].ids.size]
-    seen, hidden = (
-        pair_rows(pairs, bases, 24, both_orders=False, partner_visible=v) for v in (True, False)
-    )
-    got, apart = read(pairs, seen, 24, [0]), read(pairs, hidden, 24, [0])
-    assert got["input_ids"] == apart["input_ids"] and got["sides"] == apart["sides"]
-    for pack, side_, number in zip(
-        got["pack_ids"][0], got["sides"][0], apart["pack_ids"][0], strict=True
-    ):
-        assert number == (2 * pack - 1 + side_ if pack else 0)
-
-
 def test_shuffled_pairs_keep_the_sentences_and_break_every_pair(pairs):
     bases = [1, 1 + pairs.sides[0].ids.size]
     rows = pair_rows(pairs, bases, 16, both_orders=False, packing=False, shuffled=True)

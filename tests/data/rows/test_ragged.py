@@ -72,15 +72,6 @@ def test_parts_of_rows_are_one_behind_the_other():
     assert_equal(ragged.take(np.arange(5), (0,)), whole)
 
 
-@pytest.mark.parametrize("field", ["position_ids", "sides", "input_ids", "pack_ids"])
-def test_rows_of_another_form_are_not_stored_as_if_they_had_it(field):
-    made = rows([3, 5])
-    # Behind the text, before it begins anew, or a hole within it.
-    made[field][0, {"pack_ids": 1}.get(field, 4)] = {"pack_ids": 0}.get(field, 9)
-    with pytest.raises(ValueError, match="cannot be stored"):
-        RaggedRows.of(made, LENGTH, pad_id=1)
-
-
 @pytest.mark.parametrize(
     ("length", "lengths"),
     [

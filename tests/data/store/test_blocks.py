@@ -13,8 +13,8 @@ from tests.helpers.records import pair_records
 from tests.helpers.records import whole as records_of
 from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.rows import planned
-from xlingjax.data.rows.planned import RowPlan
+from xlingjax.data.rows import reader as planned
+from xlingjax.data.rows.reader import RowPlan
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.store import blocks, tokenise
 from xlingjax.data.store.blocks import pair_blocks, text_blocks

@@ -61,7 +61,7 @@ def test_several_processes_have_no_device_without_rows():
     assert rows_apart(bound(16), 8, processes=2) == -1
     with pytest.raises(UserError, match="BATCH=12: a batch of 12 rows does not divide by .* 8 dev"):
         rows_apart(bound(12), 8, processes=2)
-    with pytest.raises(UserError, match="needs 4 devices, 8 are there"):
+    with pytest.raises(UserError, match="does not fit 8 devices"):
         rows_apart(bound(12, data=4), 8, processes=2)
 
 

@@ -72,23 +72,23 @@ def words(told, part, code):
 
 def test_what_stands_beside_which(data):
     at = data / "xtreme"
-    pairs = training_pairs(XQUAD, at, Training(("en",), ("de",)), "translated", "de")
-    assert pairs.records[0].id == "train-23" and not pairs.unpaired and not pairs.lost
-    assert [one.id for one in pairs.records] == [one.id for one in pairs.beside]
-    assert pairs.records[0].context != pairs.beside[0].context
+    own, beside, *lost = training_pairs(XQUAD, at, Training(("en",), ("de",)), "translated", "de")
+    assert own[0].id == "train-23" and lost == [0, ""]
+    assert [one.id for one in own] == [one.id for one in beside]
+    assert own[0].context != beside[0].context
     # Of a part of the English questions the translations of that part, wherever they stand.
     cut = training_pairs(XQUAD, at, Training(("en",), ("de",), "train[:25%]"), "translated", "de")
-    assert [one.id for one in cut.records] == [f"train-{n}" for n in reversed(range(6))]
-    german, russian = (standing_beside(XQUAD, at, "test", code).records for code in ("de", "ru"))
+    assert [one.id for one in cut[0]] == [f"train-{n}" for n in reversed(range(6))]
+    german, russian = (standing_beside(XQUAD, at, "test", code)[0] for code in ("de", "ru"))
     assert [*german] == read(XQUAD, at, "test", "en")
     assert all(one.context.startswith("By a machine. ") for one in russian)
-    assert standing_beside(XQUAD, at, "test", "en").records == read(XQUAD, at, "test", "en")
-    half = standing_beside(MLQA, at, "dev[:50%]", "de").records
+    assert standing_beside(XQUAD, at, "test", "en")[0] == read(XQUAD, at, "test", "en")
+    half = standing_beside(MLQA, at, "dev[:50%]", "de")[0]
     assert [one.id for one in half] == [one.id for one in read(MLQA, at, "dev[:50%]", "de")]
-    part = standing_beside(UDPOS, at, "dev[50%:]", "de").records
+    part = standing_beside(UDPOS, at, "dev[50%:]", "de")[0]
     assert part == read(UDPOS, at, "translate_dev", "de")[6:]
     pairs = training_pairs(UDPOS, at, Training(("en",), ("de",)), "translated", "de")
-    assert not pairs.records[0].tags and pairs.beside[0].tags
+    assert not pairs[0][0].tags and pairs[1][0].tags
 
 
 def test_what_is_missing_is_told_in_a_line_before_any_training(data, start, tmp_path, capsys):
@@ -127,7 +127,7 @@ def test_questions_are_answered_beside_their_translations(data, start, tmp_path,
     # Another text beside them gives other answers.
     trained = open_run(cell / "run")
     bound = values_of(bindings([str(cell / "cell.gin")], ()))
-    english = standing_beside(XQUAD, data / "xtreme", "test", "de").records
+    english = standing_beside(XQUAD, data / "xtreme", "test", "de")[0]
     how = (trained, XQUAD, german, "de", reading_of(bound))
     assert predict(*how, english) == found
     assert predict(*how, english[::-1]) != found
@@ -191,4 +191,4 @@ def test_xtremes_own_translations_of_pairs_are_paired_by_their_originals(
     assert mixture == "xtreme/xnli: translated de 23 beside en, translated ru 24 beside en"
     xnli = task_named("xtreme/xnli")
     english = read(xnli, data / "xtreme", "test", "en")
-    assert [*standing_beside(xnli, data / "xtreme", "test", "de").records] == english
+    assert [*standing_beside(xnli, data / "xtreme", "test", "de")[0]] == english

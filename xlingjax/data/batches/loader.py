@@ -13,8 +13,7 @@ from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 
 if TYPE_CHECKING:
-    from xlingjax.data.rows.left_out import LeftOut
-    from xlingjax.data.rows.preprocessor import Preprocessor
+    from xlingjax.data.rows.plan import LeftOut, Preprocessor
     from xlingjax.data.store.blocks import BlockText
 
 

@@ -17,9 +17,8 @@ import numpy as np
 from xlingjax.data.batches.loader import Arrays, BatchSource, NumberedSource, as_declared
 from xlingjax.data.batches.order import BatchOrder, FiniteOrder, Mix, RowOrder
 from xlingjax.data.rows.draws import Draws, seed_of
-from xlingjax.data.rows.planned import RowPlan, TextRows, options, require_rows
-from xlingjax.data.rows.preprocessor import BatchMap, Preprocessor
-from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.rows.plan import BatchMap, Preprocessor
+from xlingjax.data.rows.reader import RowPlan, RowReader, TextRows, options, require_rows
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.store.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text

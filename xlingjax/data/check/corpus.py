@@ -10,9 +10,8 @@ from typing import Any
 from xlingjax.data.check.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
 from xlingjax.data.overlap import HeldOut, Overlap, normalised
-from xlingjax.data.rows.left_out import LeftOut
-from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
-from xlingjax.data.rows.planned import side_bases
+from xlingjax.data.rows.plan import LeftOut, Rows, pair_rows, stream_rows
+from xlingjax.data.rows.reader import side_bases
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.store.blocks import pair_blocks, text_blocks

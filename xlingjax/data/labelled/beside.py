@@ -32,14 +32,14 @@ class Pairs:
     def unpaired(self) -> int:
         return sum(row is None for row in self.partners)
 
-    def said(self, place: str, remainder: str) -> str:
+    def said(self, remainder: str) -> str:
         """What is said of rows without a partner; "": there are none. remainder: what becomes of
         them."""
         if not self.unpaired:
             return ""
         rows = len(self.partners)
         return (
-            f"{place}: {self.unpaired:,} of {rows:,} examples ({self.unpaired / rows:.1%}) have no"
+            f"{self.unpaired:,} of {rows:,} examples ({self.unpaired / rows:.1%}) have no"
             f" partner by {self.by}: {remainder}"
         )
 

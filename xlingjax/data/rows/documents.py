@@ -11,14 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.plan import (
-    NEIGHBOURS_APART,
+    LeftOut,
     Rows,
-    first_fit,
+    apart,
     line_starts,
-    number_in_row,
-    slice_dtype,
+    plan_rows,
+    rows_of,
     starts_and_lengths,
 )
 from xlingjax.data.store.tokens import Records, Tokens
@@ -45,7 +44,7 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     (text,) = records.sides
     lines, document = documents([text])
     if not lines.size:
-        return _ragged(np.zeros(0, int), np.zeros(0, int), 0, 1, **_slices())
+        return plan_rows(np.zeros(0, int), 0, starts=np.zeros(0, int))
     starts = line_starts(text, base)[lines]
     lengths = text.lengths[lines].astype(np.int64)
     segment, document = _segments(document, lengths, length)
@@ -66,18 +65,15 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     first_of_pair = np.flatnonzero(opens_pair & has_next)
     chosen = np.stack([first_of_pair, first_of_pair + 1], axis=1)
     # Before packing, or a row would be filled with neighbours of one document.
-    order = np.random.default_rng(NEIGHBOURS_APART).permutation(len(chosen))
-    chosen = chosen[order]
-    row = np.arange(len(chosen))
-    if packing:
-        row = first_fit(sizes[chosen].sum(axis=1), length)
-    slices = _slices(
+    chosen = chosen[apart(len(chosen))]
+    return plan_rows(
+        rows_of(sizes[chosen].sum(axis=1), length, packing),
+        text.sentences,
         starts=segment_starts[chosen],
         lengths=sizes[chosen],
-        sides=np.tile([0, 1], len(chosen)),
+        sides=np.arange(2),
         opens=True,
     )
-    return _ragged(row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices)
 
 
 def _segments(
@@ -127,7 +123,7 @@ def switched_rows(
     """
     lines, document = documents(records.sides)
     if not lines.size:
-        return _ragged(np.zeros(0, int), np.zeros(0, int), 0, 1, **_slices())
+        return plan_rows(np.zeros(0, int), 0, starts=np.zeros(0, int))
     starts, lengths = starts_and_lengths(records, bases)
     starts = starts[lines]
     lengths = lengths[lines]
@@ -169,24 +165,15 @@ def switched_rows(
         numbers, example = np.unique(example[kept], return_inverse=True)
         examples.append(example + total)
         total += numbers.size
-    flat = {}
-    for name in slices[0]:
-        flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
+    flat = {name: np.concatenate([of_flip[name] for of_flip in slices]) for name in slices[0]}
     example = np.concatenate(examples)
     sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(np.int64)
-    order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
+    order = apart(total)
     row = np.empty(total, np.int64)
-    row[order] = np.arange(total)
-    if packing:
-        row[order] = first_fit(sizes[order], length)
-    sentences = int(read.sum())
-    rows = _ragged(row, example, sentences, len(flips), **_slices(**flat))
-    why = "alone"
-    if truncate:
-        why = "truncated"
+    row[order] = rows_of(sizes[order], length, packing)
+    rows = plan_rows(row, int(read.sum()), len(flips), example, **flat)
     tokens = lengths[every_line].sum(axis=1)
-    left_out = LeftOut.of(np.ones_like(read), read, tokens, why)
-    return replace(rows, left_out=left_out)
+    return replace(rows, left_out=LeftOut.of(np.ones_like(read), read, tokens))
 
 
 def truncated(
@@ -231,46 +218,3 @@ def windows(
         position[i] = used
         used += tokens
     return window, position, opens
-
-
-def _slices(**fields) -> dict[str, np.ndarray]:
-    """Fields of slices [S], 0 where not given."""
-    size = np.size(fields.get("starts", ()))
-    slices = {}
-    for name in ("starts", "lengths", "positions", "sides", "languages", "opens"):
-        # Broadcast, so that one value may stand for all slices.
-        values = np.ravel(fields.get(name, 0))
-        slices[name] = np.broadcast_to(values, (size,))
-    return slices
-
-
-def _ragged(
-    row_of_example: np.ndarray,
-    example_of_slice: np.ndarray,
-    sentences: int,
-    passes: int,
-    **fields: np.ndarray,
-) -> Rows:
-    """Rows from slices [S] of examples of any number of slices; an example is a pack."""
-    order = np.argsort(row_of_example, kind="stable")
-    rows = row_of_example[order]
-    first, number_by_row = number_in_row(rows)
-    number = np.empty(order.size, np.int64)
-    number[order] = number_by_row
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    # Stable, so that the slices of an example keep their order.
-    by_row = np.argsort(place[example_of_slice], kind="stable")
-    row_of_slice = row_of_example[example_of_slice][by_row]
-    flat = {}
-    for name, values in fields.items():
-        flat[name] = values[by_row].astype(slice_dtype(name))
-    # Packs are numbered from 1: 0 is padding.
-    packs = 1 + number[example_of_slice][by_row]
-    return Rows(
-        **flat,
-        packs=packs.astype(np.int32),
-        splits=np.searchsorted(row_of_slice, np.arange(first.size)),
-        sentences=sentences,
-        passes=passes,
-    )

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xlingjax.data.rows.left_out import LeftOut
-from xlingjax.data.rows.plan import Rows, plan_rows, starts_and_lengths
+from xlingjax.data.rows.plan import LeftOut, Rows, plan_rows, starts_and_lengths
 from xlingjax.data.store.tokens import Records, Tokens
 
 TRIES = 16
@@ -112,9 +111,10 @@ def paraphrase_rows(
     starts = starts[lines]
     sizes = sizes[lines]
     texts = _equal_lines(records.sides)[lines]
-    partners = _partners(Translations(texts, sizes), length, negatives)
-    x = np.concatenate([np.flatnonzero(y >= 0) for y in partners])
-    y = np.concatenate([y[y >= 0] for y in partners])
+    uniform = np.random.default_rng(0).random((negatives * lines.size, TRIES))
+    x = np.tile(np.arange(lines.size), negatives)
+    y = Translations(texts, sizes).drawn(x, uniform, length)
+    x, y = x[y >= 0], y[y >= 0]
     read = np.zeros_like(whole)
     read[lines[x]] = True
     rows = _rows(
@@ -184,28 +184,6 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
     return np.array(numbers, np.int32).T
 
 
-def _partners(translations: Translations, length: int, negatives: int) -> list[np.ndarray]:
-    """`negatives` times, of each translation another one whose y is a wrong partner of its x; -1
-    where none was found."""
-    # In a random order of the pairs, the y so many places further.
-    rng = np.random.default_rng(0)
-    size = len(translations)
-    shifts = rng.permutation(np.arange(1, size))
-    order = rng.permutation(size)
-    place = np.argsort(order)
-    partners = []
-    for number in range(negatives):
-        found = np.full(size, -1)
-        # Those of one x differ, since no two share a shift.
-        for shift in shifts[number::negatives][:TRIES]:
-            left = np.flatnonzero(found < 0)
-            y = order[(place[left] + shift) % size]
-            good = translations.wrong(left, y, length)
-            found[left[good]] = y[good]
-        partners.append(found)
-    return partners
-
-
 def _wrong_and_right(of_sides: np.ndarray, x: np.ndarray, of_wrong: np.ndarray) -> np.ndarray:
     """[E, (wrong, right), (x, y)] of values [lines, sides], for lines x [E] and what holds of their
     wrong partners [E]."""
@@ -225,7 +203,6 @@ def _rows(
         positions[:, 1] = sizes[:, 0]
     rows = plan_rows(
         np.arange(len(starts)),
-        1,
         sentences,
         passes,
         starts=starts,

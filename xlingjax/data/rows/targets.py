@@ -13,16 +13,16 @@ from dataclasses import replace
 import numpy as np
 
 from xlingjax.data.rows.documents import documents, windows
-from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.plan import (
-    NEIGHBOURS_APART,
+    Batch,
+    LeftOut,
     Rows,
-    first_fit,
+    apart,
     line_starts,
     plan_rows,
+    rows_of,
     starts_and_lengths,
 )
-from xlingjax.data.rows.preprocessor import Batch
 from xlingjax.data.store.tokens import Records
 from xlingjax.errors import UserError
 
@@ -55,57 +55,29 @@ def translation_rows(
     keep = whole & (lengths <= longest).all(axis=1)
     tokens = lengths.sum(axis=1)
     pairs = int(keep.sum())
-    order = np.random.default_rng(NEIGHBOURS_APART).permutation(pairs)
+    order = apart(pairs)
     # One token early: the `</s>` before a sentence opens it.
     starts = (starts[keep] - 1)[order]
     lengths = (lengths[keep] + 1)[order]
-    ways = _ways(records, directions)
-    # Nothing first, since no direction of these records may be read.
-    none = np.zeros((0, 2), np.int64)
-    all_starts = [none]
-    all_lengths = [none]
-    all_languages = [none]
-    for way in ways:
-        all_starts.append(starts[:, way])
-        all_lengths.append(lengths[:, way])
-        all_languages.append(np.broadcast_to(way, starts.shape))
-    all_starts = np.concatenate(all_starts)
-    all_lengths = np.concatenate(all_lengths)
+    # Within one language the sides are not alike (an article and its title): only forwards.
+    ways = [[0, 1]] if records.languages[0] == records.languages[1] else [[0, 1], [1, 0]]
+    if directions:
+        ways = [way for way in ways if direction(records, way) in directions]
+    # Nothing, where no direction of these records is read.
+    both = np.array(ways, np.int64).reshape(-1, 2)
+    all_lengths = lengths[:, both].swapaxes(0, 1).reshape(-1, 2)
     rows = plan_rows(
-        _rows_of(all_lengths, length, packing),
-        1,
+        rows_of(all_lengths, length, packing),
         pairs * bool(ways),
         max(len(ways), 1),
-        starts=all_starts,
+        starts=starts[:, both].swapaxes(0, 1).reshape(-1, 2),
         lengths=all_lengths,
-        positions=np.zeros(2),
         sides=np.arange(2),
-        languages=np.concatenate(all_languages),
-        opens=np.array([True, True]),
+        languages=np.repeat(both, pairs, axis=0),
+        opens=True,
     )
     # What no direction reads is not left out for its length.
-    if not ways:
-        return rows
-    return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
-
-
-def _rows_of(lengths: np.ndarray, length: int, packing: bool) -> np.ndarray:
-    """The row of each example: packed into rows of `length` tokens, or one to a row."""
-    if packing:
-        return first_fit(lengths, length)
-    return np.arange(len(lengths))
-
-
-def _ways(records: Records, directions: Sequence[str]) -> list[list[int]]:
-    """[source side, target side] of every direction to read: those of `directions`, all if none are
-    given."""
-    ways = [[0, 1]]
-    # Within one language the sides are not alike (an article and its title): only forwards.
-    if records.languages[0] != records.languages[1]:
-        ways.append([1, 0])
-    if not directions:
-        return ways
-    return [way for way in ways if direction(records, way) in directions]
+    return replace(rows, left_out=LeftOut.of(whole, keep, tokens)) if ways else rows
 
 
 def direction(records: Records, way: Sequence[int]) -> str:
@@ -136,22 +108,12 @@ def sentence_rows(
     whole = text.lengths > 0
     longest = min(max_pieces + 1, length - 1)
     keep = whole & (text.lengths <= longest)
-    order = np.random.default_rng(NEIGHBOURS_APART).permutation(int(keep.sum()))
+    order = apart(int(keep.sum()))
     # One token early: the `</s>` before a sentence opens it.
     starts = line_starts(text, base)[keep][order] - 1
     lengths = text.lengths[keep][order].astype(np.int64) + 1
-    rows = plan_rows(
-        _rows_of(lengths, length, packing),
-        1,
-        lengths.size,
-        1,
-        starts=starts[:, None],
-        lengths=lengths[:, None],
-        positions=np.zeros(1),
-        sides=np.zeros(1),
-        languages=np.zeros(1),
-        opens=np.ones(1, bool),
-    )
+    row = rows_of(lengths, length, packing)
+    rows = plan_rows(row, lengths.size, starts=starts, lengths=lengths, opens=True)
     tokens = text.lengths.astype(np.int64)
     return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
 
@@ -172,21 +134,12 @@ def block_rows(records: Records, base: int, length: int, *, packing: bool = Fals
     lengths = np.add.reduceat(size, first) + 1
     # Rows of one example each are shuffled by the stream; only packed ones need it before.
     if packing:
-        order = np.random.default_rng(NEIGHBOURS_APART).permutation(first.size)
+        order = apart(first.size)
         first = first[order]
         lengths = lengths[order]
-    return plan_rows(
-        _rows_of(lengths, length, packing),
-        1,
-        int(lines.size),
-        1,
-        starts=starts[first][:, None] - 1,
-        lengths=lengths[:, None],
-        positions=np.zeros(1),
-        sides=np.zeros(1),
-        languages=np.zeros(1),
-        opens=np.ones(1, bool),
-    )
+    row = rows_of(lengths, length, packing)
+    begins = starts[first] - 1
+    return plan_rows(row, int(lines.size), starts=begins, lengths=lengths, opens=True)
 
 
 def columns_where(chosen: np.ndarray) -> np.ndarray:

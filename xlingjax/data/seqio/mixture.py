@@ -7,7 +7,7 @@ from typing import Any
 
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.batches.text import KINDS, BatchSettings, require_taken, text_source
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.seqio.imports import import_tensorflow, keep_tensorflow_off_accelerators
 from xlingjax.data.store.blocks import BlockText

@@ -16,8 +16,7 @@ from xlingjax.inference.run import TrainedRun
 from xlingjax.model.decoding import Decoding
 from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.preprocessors.finetuning import classification_rows
-from xlingjax.preprocessors.plug_in import Beside
-from xlingjax.preprocessors.task_rows import Reading, beside_rows
+from xlingjax.preprocessors.task_rows import Beside, Reading, beside_rows
 
 _KIND_OF_CLASSIFIER = {
     "tagging": "tagging",
@@ -211,4 +210,4 @@ def translations(
     """
     if not model.config.plugged_in:
         return None
-    return standing_beside(task, data, split, language).records
+    return standing_beside(task, data, split, language)[0]

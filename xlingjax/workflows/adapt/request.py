@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xlingjax.config.gin_files import gin_folder
 from xlingjax.config.objective_files import built_objectives, objective_files, objectives_in
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.errors import UserError
 from xlingjax.training.feed import ObjectiveRun
 

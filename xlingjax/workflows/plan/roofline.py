@@ -5,8 +5,8 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.workflows.plan.machines import Machine
 
 

@@ -16,8 +16,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.ernie_m import BTMLM
-from xlingjax.objectives.finetuning import PlugIn
-from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
+from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLWR
 from xlingjax.objectives.veco import VECO

@@ -219,8 +219,10 @@ def _require_sets(
         for language in languages:
             part = (task, f"beside {split}", language)
             if part not in sound:
-                say(standing_beside(task, request.data, split, language).unpaired)
                 sound.add(part)
+                _, unpaired = standing_beside(task, request.data, split, language)
+                if unpaired:
+                    say(unpaired)
 
 
 # ---- what the strategy needs ---------------------------------------------------------------------
