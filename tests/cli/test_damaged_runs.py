@@ -84,7 +84,7 @@ def best(run):
 def resumed(run):
     """What a training reads of its logs when it goes on."""
     from xlingjax.training.checkpoint_paths import checkpoint_steps, read_best, require_not_lost
-    from xlingjax.training.stopping import _evaluated
+    from xlingjax.training.stopping import Stopping, StoppingConfig
     from xlingjax.training.tracker import evaluated_at, keep_until
 
     if not checkpoint_steps(run / "checkpoints"):
@@ -93,13 +93,12 @@ def resumed(run):
     evaluated_at(run, 20)
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         keep_until(run / name, 20)
-    _evaluated(run, 20, "perplexity")
+    Stopping(StoppingConfig(metric="perplexity/mean", patience=2)).recall(run, 20)
 
 
 def described(run):
     from xlingjax.inference.sentences import sentences_of
     from xlingjax.training.run_record import labels_of, model_of, read_result, read_run_record
-    from xlingjax.workflows.tasks.follow import _exit_reason
 
     record = read_run_record(run)
     sentences_of(record)
@@ -107,7 +106,6 @@ def described(run):
     list(record["languages"])
     model_of(run)
     read_result(run)
-    _exit_reason(run)
 
 
 def with_its_page(run):

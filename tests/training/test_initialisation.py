@@ -406,6 +406,16 @@ REFUSED = [
         dict(run="a", decoder="mlm"),
         "INIT_FROM=a gives all weights, and INIT_DECODER=.*; leave out either",
     ),
+    (
+        {},
+        dict(encoder="mlm", decoder_layers="first"),
+        "DECODER_LAYERS_FROM=first changes nothing without INIT_DECODER",
+    ),
+    (
+        {},
+        dict(encoder="mlm", cross_attention=False),
+        "INIT_CROSS_ATTENTION=False changes nothing without INIT_DECODER",
+    ),
     ({}, dict(encoder="nowhere"), "missing file: nowhere/run.json"),
 ]
 

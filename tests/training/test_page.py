@@ -9,6 +9,17 @@ from tests.helpers import tiny_run
 from xlingjax.training import progress
 
 
+def test_a_run_shows_its_page_after_an_evaluation(tmp_path):
+    seen = []
+
+    def write():
+        seen.append(sorted(path.name for path in tmp_path.glob("result.json")))
+        return tmp_path
+
+    tiny_run.run(tmp_path, steps=2, objectives=("mlm",), dev=[3.0, 2.0, 1.0], write_page=write)
+    assert seen == [[], ["result.json"]]
+
+
 def test_what_goes_wrong_in_a_page_is_one_line():
     lines = []
 

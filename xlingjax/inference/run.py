@@ -128,6 +128,8 @@ def open_run(
         vocabulary=vocabulary.sha256,
         # The table that is left behind lies in the checkpoint, and the model asks for none.
         exact=language_embedding,
+        # A language's number is its place among them.
+        languages=record["languages"],
     )
     return TrainedRun(
         model, params, vocabulary, tuple(record["languages"]), mesh, sentences_of(record)

@@ -24,7 +24,7 @@ from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import vocabulary_of
+from xlingjax.training.run_record import languages_of, vocabulary_of
 
 HASHES = "hashes.json"
 _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
@@ -98,21 +98,24 @@ def load_params(
     new: Sequence[str] = (),
     vocabulary: Any = None,
     exact: bool = False,
+    languages: Sequence[str] = (),
 ) -> tuple[Any, list[str]]:
     """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the
     shardings of `params`.
 
     A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its
     path; those are returned as the second value. `vocabulary`: the hash of the one they are to be
-    used with; exact: nothing of the checkpoint may be left behind. Raises UserError naming every
-    other missing parameter, every mismatched shape, another vocabulary, and an unreadable
-    checkpoint.
+    used with; exact: nothing of the checkpoint may be left behind; languages: those
+    of the run's run.json, whose order numbers them. Raises UserError naming every
+    other missing parameter, every mismatched shape, another vocabulary, other languages, and an
+    unreadable checkpoint.
     """
     model = flattened(params)
     tree = jax.tree.structure(params)
     checkpoint = find_checkpoint(path)
     saved, identity = saved_params(checkpoint)
     require_vocabulary(checkpoint, vocabulary_of(identity), vocabulary)
+    require_languages(checkpoint, identity, languages)
     # `match`, from the beginning: a name of a part covers all below it.
     absent = [name for name in model if name not in saved]
     kept = [name for name in absent if any(re.match(pattern, name) for pattern in new)]
@@ -184,6 +187,16 @@ def read_params(checkpoint: Path, abstract: Any) -> Any:
         )
     except Exception as error:
         raise unreadable(checkpoint, error) from error
+
+
+def require_languages(checkpoint: Path, identity: Any, languages: Sequence[str]) -> None:
+    """Raise UserError where run.json numbers languages in another way than its checkpoint."""
+    trained_on = languages_of(identity)
+    if languages and isinstance(trained_on, list) and trained_on != [*languages]:
+        raise UserError(
+            f"checkpoint {checkpoint} was trained with the languages {' '.join(trained_on)}, and"
+            f" run.json names {' '.join(languages)}: put the run's own back from a copy"
+        )
 
 
 def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:

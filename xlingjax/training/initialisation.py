@@ -25,6 +25,7 @@ from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.checkpoint_params import (
     load_params,
     read_params,
+    require_languages,
     require_vocabulary,
     saved_params,
 )
@@ -79,6 +80,7 @@ class Donor:
         vocabulary = vocabulary_of(identity)
         config = model_of(run)
         languages = tuple(record["languages"])
+        require_languages(checkpoint, identity, languages)
         return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
 
     @property
@@ -230,6 +232,16 @@ class Initialisation:
             )
         for part, macro in LAYERS.items():
             numbers_of(getattr(self, f"{part}_layers"), macro)
+        # What would change nothing is a mistake.
+        fields = Initialisation.__dataclass_fields__
+        for macro, name, part in (
+            ("ENCODER_LAYERS_FROM", "encoder_layers", "encoder"),
+            ("DECODER_LAYERS_FROM", "decoder_layers", "decoder"),
+            ("INIT_CROSS_ATTENTION", "cross_attention", "decoder"),
+        ):
+            value = getattr(self, name)
+            if value != fields[name].default and part not in self.parts:
+                raise UserError(f"{macro}={value} changes nothing without {MACROS[part]}: set both")
 
     @property
     def parts(self) -> dict[str, str]:

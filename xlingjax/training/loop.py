@@ -112,8 +112,8 @@ def train(
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
     kept in workdir, written like run.json when nothing is left to refuse. on_start: called by one
     process after the first step, with what writes a line into the log. write_page: writes a page of
-    the run's files and returns its path; called by one process at the end. What it raises is one
-    line.
+    the run's files and returns its path; called by one process after evaluations and at the end.
+    What it raises is one line.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything

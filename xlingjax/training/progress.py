@@ -161,6 +161,10 @@ def peak_memory_bytes() -> int:
     return max((one.get("peak_bytes_in_use", 0) for one in stats), default=0) or own
 
 
+PAGE_SHARE = 0.05
+"""Of a run's time, what its page may take."""
+
+
 class Progress:
     """Adds up what the steps return, and writes, measures and saves when that is due.
 
@@ -207,6 +211,7 @@ class Progress:
         self._learning_rate = learning_rate
         self._stopping = stopping
         self._write_page = write_page
+        self._next_page = 0.0
         self._hash_batches = hash_batches
         self._tokens_before = tokens_seen
         self._tokens_seen = tokens_seen
@@ -244,6 +249,10 @@ class Progress:
                 raise
         if stopping or self._due(self._save_every, step):
             self._save(step, state, evaluated=evaluates)
+        # At the last step the run's result is to be in it, which comes later.
+        if evaluates and step < self._steps and time.monotonic() >= self._next_page:
+            with self._clock.paused():
+                self.page()
 
     def measure_restored(self, step: int, state: TrainState) -> None:
         """Evaluates a checkpoint that the start before had no time to measure: it was asked to
@@ -343,12 +352,17 @@ class Progress:
         """Writes the page and returns its path; None where there is none."""
         if self._write_page is None or not is_primary():
             return None
+        started = time.monotonic()
         try:
             return self._write_page()
         # Whatever it is: a picture is no reason to lose a training.
         except Exception as error:
             self._tracker.say(f"the report was not written: {first_line(error)}")
             return None
+        finally:
+            ended = time.monotonic()
+            # Where evaluations follow each other closely, some have no page.
+            self._next_page = ended + (ended - started) / PAGE_SHARE
 
     def finish(self, step: int, exit_reason: str, skipped: int) -> bool:
         """Writes result.json of a run that ended after `step` steps; whether it did. skipped: its

@@ -159,9 +159,18 @@ def _switches(objective: Any) -> dict[str, Any]:
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
+    return _of_data(identity, "vocabulary")
+
+
+def languages_of(identity: Mapping[str, Any]) -> Any:
+    """The languages by whose numbers a run's batches were made; None if its sources do not tell."""
+    return _of_data(identity, "languages")
+
+
+def _of_data(identity: Mapping[str, Any], field: str) -> Any:
     # Own batches may not tell theirs; the first that does speaks for all.
     data = identity.get("data", {}).values()
-    return next((one["vocabulary"] for one in data if "vocabulary" in one), None)
+    return next((one[field] for one in data if field in one), None)
 
 
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -249,7 +258,7 @@ def schedule_record(
 
     def settings(run: Any) -> dict[str, Any]:
         of_objective = dataclasses.asdict(run.objective)
-        of_objective.pop("name")
+        of_objective.pop("name", None)
         return {**run.batches.settings, **of_objective}
 
     of_optimizer = dataclasses.asdict(optimizer)

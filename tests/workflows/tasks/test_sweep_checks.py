@@ -205,6 +205,20 @@ def test_whole_numbers_are_written_as_such(untrained, start, files, tmp_path):
     assert "\nBATCH = 16\n" in recipe and "\nLENGTH = 24\n" in recipe
 
 
+def test_parts_of_parallel_sets_need_as_many_rows_in_each_language(xnli, start, files, tmp_path):
+    """Else a sentence that chooses in one language would test in another."""
+    data = tmp_path / "files"
+    shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
+    path = data / "xtreme" / "xnli" / "dev-ru.tsv"
+    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:8]), "utf-8")
+    halves = "--gin.DEV_SPLIT=dev[:50%] --gin.TEST_SPLIT=dev[50%:]"
+    what = "xtreme/xnli: the rows of its languages translate each other, and their numbers differ"
+    xnli(what, halves, data=data)
+    halves += " --gin.TEST_LANGUAGES=de --gin.DEV_LANGUAGES=en"
+    with trained():
+        finetune("xtreme/xnli", start, data, tmp_path / "out", halves)
+
+
 def test_macros_of_a_file_that_nothing_reads_are_refused(xnli, start, files, tmp_path):
     mine = tmp_path / "mine.gin"
     mine.write_text("EPOCHS = 2.0\nLEARNIG_RATE = 1.0\n")

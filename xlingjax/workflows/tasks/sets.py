@@ -30,6 +30,7 @@ from xlingjax.workflows.tasks.request import (
     Bound,
     Request,
     files_read,
+    measured,
     reading_of,
     training_of,
 )
@@ -176,6 +177,11 @@ def require_apart(request: Request, bound: Bound) -> None:
             " what chooses the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"'"
             " and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last without a --grid"
         )
+    # Parts of one set: half of a short language does not translate half of a long one.
+    if chooses and part_of(dev)[0] == part_of(test)[0]:
+        for task in request.tasks:
+            if task.parallel:
+                _require_equal(task, request.data, bound)
     for name in ("TEST_SPLIT", "DEV_SPLIT") if chooses else ("TEST_SPLIT",):
         if _share(request, train, bound[name]):
             raise UserError(
@@ -185,6 +191,18 @@ def require_apart(request: Request, bound: Bound) -> None:
             )
     if chooses and part_of(dev)[0] == "train":
         _require_as_many(request, bound)
+
+
+def _require_equal(task: Task, data: str, bound: Bound) -> None:
+    rows = {}
+    for part, languages in measured(task, data, bound):
+        for language in languages:
+            rows[language] = _rows(task, data, part_of(part)[0], language)
+    if len({*rows.values()}) > 1:
+        raise UserError(
+            f"{task.full_name}: the rows of its languages translate each other, and their numbers"
+            f" differ: {rows}; what chooses could be what tests, so get the whole files"
+        )
 
 
 def _share(request: Request, first: str, second: str) -> bool:
