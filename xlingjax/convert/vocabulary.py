@@ -3,7 +3,6 @@ workdir in, a workdir out. `data/vocabulary/surgery.py` makes the vocabularies, 
 `vocabulary_rows` the rows of the parameters follow them.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.tokenizer_json import with_sentencepiece
 from xlingjax.convert.vocabulary_rows import Rows, Texts, moved, rows_between
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -50,7 +48,7 @@ def extend(
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     old_texts = texts_by_language(old_mono) if old_mono else {}
-    trained = _of_pieces(open_run(run))
+    trained = open_run(run)
     # Every second sentence decides on the pieces, the others show what came of it.
     old_lines = []
     held_out = {}
@@ -90,7 +88,7 @@ def trim(
     """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
-    trained = _of_pieces(open_run(run))
+    trained = open_run(run)
     pieces = None
     if size is not None:
         # `size` counts the model's rows.
@@ -138,11 +136,6 @@ def transplant(
     if not texts:
         notes.append("no --mono: fertility and unknown pieces before and after are not measured")
     return _write(run, output, trained, new, rows, seed, "transplant", notes, texts)
-
-
-def _of_pieces(trained: TrainedRun) -> TrainedRun:
-    """On a SentencePiece model, whose pieces can be changed. Raises UserError."""
-    return dataclasses.replace(trained, vocabulary=with_sentencepiece(trained.vocabulary))
 
 
 def _write(

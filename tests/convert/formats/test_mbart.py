@@ -161,7 +161,7 @@ def without_model(path):
             foreign.changed(vocab_size=295),
             "has 295 rows, its tokenizer 271 pieces: these are not of one model",
         ),
-        (without_model, "mBART's is read from sentencepiece.bpe.model: put it there"),
+        (without_model, "no sentencepiece.bpe.model in"),
     ],
 )
 def test_files_that_do_not_belong_together_are_refused(of_25, spoil, message, tmp_path):

@@ -2,6 +2,7 @@
 e5-small): the rows are kept, never predicted, and go out again; special ids are the tokenizer's."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -117,8 +118,6 @@ def test_in_and_out_again(folder, tmp_path, capsys):
     ],
 )
 def test_a_table_of_another_tokenizer_is_refused(rows, message, folder, tmp_path):
-    import shutil
-
     shutil.copytree(folder, tmp_path / "hf")
     pieces = read(folder).config.vocab_size
     foreign.changed(vocab_size=pieces + rows)(tmp_path / "hf")
@@ -127,10 +126,15 @@ def test_a_table_of_another_tokenizer_is_refused(rows, message, folder, tmp_path
 
 
 def test_trimmed_to_the_pieces_of_a_text(folder, tmp_path, capsys):
-    """Rows without a piece are left behind; the vocabulary becomes a SentencePiece model of the
-    same ids."""
+    """Rows without a piece are left behind."""
+    folder = shutil.copytree(folder, tmp_path / "hf")
     run, out = str(tmp_path / "run"), str(tmp_path / "out")
     (tmp_path / "de.txt").write_text(SENTENCES[1] + "\n", encoding="utf-8")
+    assert main(["import", str(folder), "--to", run, "--unverified"]) == 0
+    assert main(["vocab", "trim", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 2
+    assert "import the model with its sentencepiece.bpe.model" in capsys.readouterr().err
+    small_xlmr.tokenizer_model(folder)
+    run = str(tmp_path / "of_pieces")
     assert main(["import", str(folder), "--to", run, "--unverified"]) == 0
     assert main(["vocab", "trim", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
     assert "35 rows without a piece left behind" in capsys.readouterr().out

@@ -13,7 +13,6 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from xlingjax.convert.formats.tensors import open_tensors
-from xlingjax.convert.formats.tokenizer_json import sentencepiece_model
 from xlingjax.convert.formats.xlm import XLM
 from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
@@ -181,11 +180,8 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         if model_type == CROSS_LINGUAL:
             return Vocabulary.load(folder / PROPHETNET_FILE, "xprophetnet")
         return TokenizerVocabulary.read(folder, PROPHETNET_FILE)
-    if model_type == "mbart" and (folder / "tokenizer.json").is_file():
-        try:
-            return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
-        except UserError as error:
-            raise UserError(f"{error}; mBART's is read from {TOKENIZER}: put it there") from None
+    if model_type == "mbart":
+        raise UserError(f"no {TOKENIZER} in {folder}, which mBART's vocabulary is read from")
     if (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file():
         return TokenizerVocabulary.read(folder)
     # Merges of XLM are of characters, with </w> at the

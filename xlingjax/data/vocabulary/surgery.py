@@ -52,7 +52,8 @@ def proto_of(vocabulary: Vocabulary) -> Any:
 
     if vocabulary.model_bytes is None:
         raise UserError(
-            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone"
+            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone: import the"
+            " model with its sentencepiece.bpe.model beside it"
         )
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes)
     if proto.trainer_spec.model_type not in KINDS:
