@@ -20,10 +20,7 @@ def test_it_is_what_transformers_computes_and_finds_translations(tmp_path, capsy
         "states of every layer: largest difference" in told
         and "ids" not in told.split("largest difference")[1]
     )
-    assert (
-        "35 rows of the embedding table have no piece" in told
-        and "config.json has pad_token_id 0" in told
-    )
+    assert "35 rows of the embedding table have no piece" in told
     run = open_run(tmp_path / "e5")
     assert (run.vocabulary.size, run.model.config.table_rows) == (250_002, 250_037)
     sides = {}

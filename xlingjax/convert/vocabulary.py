@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.vocabulary_rows import Rows, Texts, moved, rows_between
+from xlingjax.convert.vocabulary_rows import Rows, moved, rows_between
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, vocabulary_report
@@ -40,35 +41,25 @@ def extend(
     `output`. Returns what was done, with the vocabulary before and after on the text of each
     language.
 
-    old_mono: text of the old languages: new pieces that the first, third, ... of its sentences
-    would use are left out (see `vocabulary_surgery.extend`), and the others show how much is cut
-    otherwise. learning: options of the new pieces. Languages that the run does not have get a row
-    in its table of languages, the mean of the others'. Raises UserError.
+    old_mono: text of the old languages: new pieces that it would use are left out (see
+    `surgery.extend`). learning: options of the new pieces. Languages that the run does not have get
+    a row in its table of languages, the mean of the others'. Raises UserError.
     """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     old_texts = texts_by_language(old_mono) if old_mono else {}
     trained = open_run(run)
-    # Every second sentence decides on the pieces, the others show what came of it.
-    old_lines = []
-    held_out = {}
-    for code, texts_of_language in old_texts.items():
-        sentences = [*sentences_of(texts_of_language)]
-        old_lines += sentences[::2]
-        held_out[code] = sentences[1::2]
+    old_lines = [line for of_language in old_texts.values() for line in sentences_of(of_language)]
     extended = surgery.extend(
         trained.vocabulary, texts, pieces, old_lines=old_lines, seed=seed, **learning
     )
     new = extended.vocabulary
-    rows = rows_between(trained.vocabulary, new, initialise, texts)
-    first = f"{pieces:,} new pieces, of which old pieces could spell {extended.spelt:,}"
+    rows = rows_between(trained.vocabulary, new, initialise)
+    note = f"{pieces:,} new pieces, of which old pieces could spell {extended.spelt:,}"
     if old_texts:
-        first += f"; {extended.left_out:,} others that old text would use left out"
-    notes = [first]
-    if old_texts:
-        notes += _cut_otherwise(trained.vocabulary, new, held_out)
+        note += f"; {extended.left_out:,} others that old text would use left out"
     return _write(
-        run, output, trained, new, rows, seed, "extend", notes, {**texts, **old_texts}, [*texts]
+        run, output, trained, new, rows, seed, "extend", [note], {**texts, **old_texts}, [*texts]
     )
 
 
@@ -83,7 +74,7 @@ def trim(
     characters: bool = True,
 ) -> str:
     """Writes the model of `run` with the pieces alone that the text uses (see
-    `vocabulary_surgery.trim`) to the workdir `output`. Logits of the pieces that stay are the same.
+    `surgery.trim`) to the workdir `output`. Logits of the pieces that stay are the same.
     Returns what was done. Raises UserError.
     """
     require_empty(output)
@@ -101,9 +92,7 @@ def trim(
         characters=characters,
     )
     rows = rows_between(trained.vocabulary, new)
-    lines = {code: sentences_of(of_language) for code, of_language in texts.items()}
-    notes = _cut_otherwise(trained.vocabulary, new, lines)
-    return _write(run, output, trained, new, rows, 0, "trim", notes, texts)
+    return _write(run, output, trained, new, rows, 0, "trim", [], texts)
 
 
 def transplant(
@@ -117,8 +106,8 @@ def transplant(
     seed: int = 0,
 ) -> str:
     """Writes the model of `run` on another vocabulary to the workdir `output`: pieces that both
-    have keep their rows, the others get one as in `extend`. The text is for the report, and for
-    `initialise="overlap"`. Returns what was done. Raises UserError."""
+    have keep their rows, the others get one as in `extend`. The text is for the report. Returns
+    what was done. Raises UserError."""
     require_empty(output)
     new = Vocabulary.load(vocabulary)
     texts = texts_by_language(mono, parallel) if mono or parallel else {}
@@ -126,7 +115,7 @@ def transplant(
     # By content: a copy of the run's own file is the same.
     if new == trained.vocabulary:
         raise UserError(f"--vocabulary {vocabulary} is the one that {run} has; give another")
-    rows = rows_between(trained.vocabulary, new, initialise, texts)
+    rows = rows_between(trained.vocabulary, new, initialise)
     notes = []
     if new.layout != trained.vocabulary.layout:
         notes.append(
@@ -147,7 +136,7 @@ def _write(
     seed: int,
     verb: str,
     notes: list[str],
-    texts: Texts,
+    texts: Mapping[str, Sequence[Text]],
     added: Sequence[str] = (),
 ) -> str:
     old = trained.vocabulary
@@ -248,14 +237,6 @@ def _recipe(
         # The old number would contradict the new vocabulary.
         lines.append("VOCABULARY_SIZE = None")
     return "\n".join([text, *lines, ""]).encode()
-
-
-def _cut_otherwise(old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Any]) -> list[str]:
-    shares = []
-    counts = surgery.cut_otherwise(old, new, by_language)
-    for code, (changed, count) in counts.items():
-        shares.append(f"{code} {changed:,} of {count:,}")
-    return [f"sentences cut otherwise than before: {', '.join(shares)}"]
 
 
 def format_change(

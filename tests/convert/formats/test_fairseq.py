@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_said(folder, tmp_path):
     ):
         checkpoints.read(place)
     torch.save({"model": table}, place)
-    with pytest.raises(UserError, match="it needs args, or cfg with model"):
+    with pytest.raises(UserError, match="it needs model, and args or cfg"):
         checkpoints.read(place)
     save(place, table)
     lines = (tmp_path / "dict.txt").read_text().splitlines()

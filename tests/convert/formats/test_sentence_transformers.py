@@ -144,6 +144,15 @@ def run_from(folder, output, *more):
     return main(["import", str(folder), "--to", str(output), "--unverified", *more])
 
 
+def encode_line(tmp_path):
+    given = ["--input", str(tmp_path / "lines.txt"), "--language", "en"]
+    return ["encode", str(tmp_path / "run"), *given]
+
+
+def export_of(run, output):
+    return main(["export", str(run), "--to", str(output), "--unverified"])
+
+
 def theirs(folder, texts, pooling, prefix, normalize, longest, layer=-1):
     """What sentence-transformers does, by transformers alone: each text by itself, the mean over
     all of its tokens."""
@@ -184,14 +193,7 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     (tmp_path / "lines.txt").write_text(
         "\n".join([*TEXTS[:3], "", TEXTS[4]]) + "\n", encoding="utf-8"
     )
-    line = [
-        "encode",
-        str(tmp_path / "run"),
-        "--input",
-        str(tmp_path / "lines.txt"),
-        "--language",
-        "en",
-    ]
+    line = encode_line(tmp_path)
     assert main([*line, "--output", str(tmp_path / "own")]) == 0
     assert f"layer 3 (the run's own), {run.sentences.said()}" in capsys.readouterr().out
     made = np.load(tmp_path / "own.npy")
@@ -219,18 +221,8 @@ def test_bert_layout_too(tmp_path, capsys):
         max_position_embeddings=32,
     )
     foreign.randomised(transformers.BertModel(config)).save_pretrained(tmp_path / "hf")
-    pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        ":",
-        "query",
-        *"abcdefghijklmnopqrstuvwxyz",
-        "##a",
-        "##b",
-    ]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", "query", "##a", "##b"]
+    pieces += [*"abcdefghijklmnopqrstuvwxyz"]
     pieces += [f"word{n}" for n in range(40 - len(pieces))]
     (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
@@ -258,7 +250,7 @@ UNREAD = {  # changes of the files of version 2, and what is said
     "2_Dense is a module Dense": {
         "modules.json": [*VERSION_2["modules.json"][:2], module(2, "2_Dense", "models.Dense")]
     },
-    "its modules are Transformer": {"modules.json": VERSION_2["modules.json"][:1]},
+    "it pools by nothing": {"modules.json": VERSION_2["modules.json"][:1]},
     "sentence_bert_config.json folds the case": {
         "sentence_bert_config.json": {"max_seq_length": 64, "do_lower_case": True}
     },
@@ -283,14 +275,7 @@ def test_what_is_not_computed_here_is_refused_until_a_pooling_is_given(released,
     assert run_from(folder, tmp_path / "run") == 0
     capsys.readouterr()
     (tmp_path / "lines.txt").write_text("x\ny\n")
-    line = [
-        "encode",
-        str(tmp_path / "run"),
-        "--input",
-        str(tmp_path / "lines.txt"),
-        "--language",
-        "en",
-    ]
+    line = encode_line(tmp_path)
     assert main([*line, "--output", str(tmp_path / "own")]) == 2
     error = capsys.readouterr().err
     assert said in error and error.endswith("give --pooling\n") and error.count("\n") == 1
@@ -304,20 +289,19 @@ def test_what_is_not_computed_here_is_refused_until_a_pooling_is_given(released,
 
 MALFORMED = {
     "modules.json is no list of modules": {"modules.json": {"0": "Transformer"}},
-    "missing file: .*3_Pooling/config.json, which modules.json names": {
+    "No such file .*3_Pooling/config.json": {
         "modules.json": [VERSION_2["modules.json"][0], module(1, "3_Pooling", "models.Pooling")]
     },
-    "1_Pooling/config.json is no object": {"1_Pooling/config.json": ["mean"]},
-    "pooling_mode is 3, no name": {"1_Pooling/config.json": {"pooling_mode": 3}},
+    "not what sentence-transformers writes .AttributeError": {"1_Pooling/config.json": ["mean"]},
+    "not what sentence-transformers writes .TypeError": {
+        "1_Pooling/config.json": {"pooling_mode": 3}
+    },
     "cannot have 1 tokens at most": {"sentence_bert_config.json": {"max_seq_length": 1}},
-    "default_prompt_name 'web' is none of its prompts \\['query'\\]": {
+    "not what sentence-transformers writes .KeyError": {
         "config_sentence_transformers.json": {
             "prompts": {"query": "q: "},
             "default_prompt_name": "web",
         }
-    },
-    "prompts is \\['query: '\\], no names": {
-        "config_sentence_transformers.json": {"prompts": ["query: "]}
     },
 }
 
@@ -356,8 +340,7 @@ def test_options_say_what_no_file_says(released, tmp_path, capsys):
     assert run_from(folder, tmp_path / "prompts") == 0
     told = capsys.readouterr().out
     assert (
-        "prompts: query 'query: ', passage 'passage: '; none of them is the default, --prefix"
-        " sets one" in told
+        "prompts: {'query': 'query: ', 'passage': 'passage: '}; none of them is the default" in told
     )
     assert open_run(tmp_path / "prompts").sentences.prefix == ""
     assert run_from(folder, tmp_path / "query", "--prefix", "query: ") == 0
@@ -435,18 +418,7 @@ def test_the_way_back(released, tmp_path, capsys, monkeypatch):
     sentence vectors."""
     run_from(beside(released, tmp_path / "st", VERSION_2), tmp_path / "run")
     capsys.readouterr()
-    assert (
-        main(
-            [
-                "export",
-                str(tmp_path / "run"),
-                "--to",
-                str(tmp_path / "out"),
-                "--unverified",
-            ]
-        )
-        == 0
-    )
+    assert export_of(tmp_path / "run", tmp_path / "out") == 0
     told = capsys.readouterr().out
     assert (
         "sentence-transformers opens it: the last layer, mean of the tokens, prefix 'query: ', of"
@@ -481,35 +453,13 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
     )):  # fmt: skip
         run_from(released, tmp_path / f"run{number}", *given)
         out = tmp_path / f"out{number}"
-        assert (
-            main(
-                [
-                    "export",
-                    str(tmp_path / f"run{number}"),
-                    "--to",
-                    str(out),
-                    "--unverified",
-                ]
-            )
-            == 0
-        )
+        assert export_of(tmp_path / f"run{number}", out) == 0
         assert (
             f"which has none of these: {why}" in capsys.readouterr().out
             and not (out / "modules.json").exists()
         )
     run_from(released, tmp_path / "run", "--pooling", "first", "--prefix", "q: ")
-    assert (
-        main(
-            [
-                "export",
-                str(tmp_path / "run"),
-                "--to",
-                str(tmp_path / "out"),
-                "--unverified",
-            ]
-        )
-        == 0
-    )
+    assert export_of(tmp_path / "run", tmp_path / "out") == 0
     described = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
     # `encode_query` and `encode_document` ask for these names, and have no prompt where they are
     # not there

@@ -50,9 +50,8 @@ def test_they_are_kept_and_never_predicted(folder):
     found = read(folder)
     config, pieces = found.config, len(transformers.AutoTokenizer.from_pretrained(folder))
     assert (config.vocab_size, config.table_rows) == (pieces, pieces + SPARE)
-    assert found.notes[:2] == (
-        "35 rows of the embedding table have no piece: kept, written by an export, never predicted",
-        "config.json has pad_token_id 0, its tokenizer 1: the tokenizer's is taken",
+    assert found.notes[0] == (
+        "35 rows of the embedding table have no piece: kept, written by an export, never predicted"
     )
     table = found.params["embeddings"]["tokens"]["embedding"]
     theirs = foreign.weights(folder)["bert.embeddings.word_embeddings.weight"]
@@ -110,18 +109,12 @@ def test_in_and_out_again(folder, tmp_path, capsys):
     assert open_run(again).model.config.table_rows == open_run(run).model.config.table_rows
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (-3, "pieces without a row; give the tokenizer that the model was trained with"),
-        (65, r"these are not of one model; .*resize_token_embeddings\(\d+\)"),
-    ],
-)
-def test_a_table_of_another_tokenizer_is_refused(rows, message, folder, tmp_path):
+@pytest.mark.parametrize("rows", [-3, 65])
+def test_a_table_of_another_tokenizer_is_refused(rows, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "hf")
     pieces = read(folder).config.vocab_size
     foreign.changed(vocab_size=pieces + rows)(tmp_path / "hf")
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"are not of one model; .*resize_token_embeddings\(\d+\)"):
         read(tmp_path / "hf")
 
 

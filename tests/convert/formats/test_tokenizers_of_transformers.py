@@ -298,10 +298,6 @@ def test_exported_and_moved_it_is_the_same(shape, tmp_path):
     "change, words",
     [
         (
-            lambda told: told["model"].update(type="WordLevel", vocab={}, unk_token="x"),
-            "a WordLevel model",
-        ),
-        (
             lambda told: told.update(pre_tokenizer=None, decoder=None),
             "do not tell where words begin",
         ),

@@ -220,9 +220,7 @@ def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused
         with pytest.raises(UserError, match=message):
             checkpoints.params_of(tmp_path / "x.pth")
     torch.save({"model": table, "params": PARAMS}, tmp_path / "x.pth")
-    with pytest.raises(
-        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
-    ):
+    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, and no other tokenizer"):
         checkpoints.read(tmp_path / "x.pth")
 
 

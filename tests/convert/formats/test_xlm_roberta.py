@@ -217,11 +217,10 @@ def huge_header(folder):
         (with_nan, "lm_head.dense.weight has 1 values that are NaN or infinite"),
         (pickled, "holds more than tensors, and what a pickle holds it can run: refused"),
         (pickled_by_torch, "holds more than tensors, and what a pickle holds it can run: refused"),
-        (changed(intermediate_size=41), "layer.0.intermediate.dense.bias: wanted 41, found 40"),
         (changed(num_hidden_layers=4), "layer.3.attention.self.key.bias: wanted 24, found none"),
         (
-            changed(num_hidden_layers=2),
-            "layer.2.attention.output.LayerNorm.bias: wanted none, found 24",
+            changed(intermediate_size=41, num_hidden_layers=2),
+            r"layer.0.intermediate.dense.bias: wanted 41, found 40 \(and 21 more\)",
         ),
         (
             changed(hidden_act="gelu_new"),
@@ -234,10 +233,9 @@ def huge_header(folder):
         (changed(hidden_size="24"), "hidden_size='24'; it must be a whole number"),
         (
             index("../elsewhere.safetensors"),
-            "names the shard '../elsewhere.safetensors', outside its own folder",
+            "names the shard '../elsewhere.safetensors', which is no file of its folder",
         ),
-        (index("model-1.safetensors"), "names the shard model-1.safetensors, which is not there"),
-        (another_tokenizer, "its tokenizer .* pieces: these are not of one model"),
+        (another_tokenizer, "its tokenizer .* pieces and 0 languages: these are not of"),
         (
             lambda folder: (folder / "sentencepiece.bpe.model").unlink(),
             "no sentencepiece.bpe.model in",
@@ -255,18 +253,6 @@ def test_what_is_broken_is_said_and_nothing_written(folder, spoil, message, tmp_
     assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
-    shutil.copytree(folder, tmp_path / "hf")
-    changed(intermediate_size=41, num_hidden_layers=2)(tmp_path / "hf")
-    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
-    *table, line = capsys.readouterr().err.splitlines()
-    rows = {tuple(row.split()[:1]): " ".join(row.split()[1:]) for row in table}
-    assert rows["weight",] == "wanted found" and len(rows) == 1 + 2 * 3 + 16
-    assert rows["roberta.encoder.layer.1.output.dense.weight",] == "24 x 41 24 x 40"
-    assert rows["roberta.encoder.layer.2.output.dense.weight",] == "none 24 x 40"
-    assert line.startswith("error: ") and "(and 21 more)" in line
 
 
 def test_a_model_that_transformers_computes_otherwise_is_refused(
@@ -304,14 +290,9 @@ def test_logits_that_are_no_numbers_are_not_the_same(folder, tmp_path, capsys):
 
 def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert main(["import", "nobody/no-such-model", "--to", str(tmp_path / "run")]) == 2
-    assert "nobody/no-such-model: no such folder" in capsys.readouterr().err
-    assert main(["import", "./nowhere", "--to", str(tmp_path / "run")]) == 2
-    assert "no folder ./nowhere" in capsys.readouterr().err
-    for verb in (["import", "a b/c"], ["export", "hf:a b/c"]):
-        assert main([*verb, "--to", str(tmp_path / "run")]) == 2
-        said = "error: a b/c: no such folder, and no id of the hub: NAME or USER/NAME"
-        assert capsys.readouterr().err.startswith(said)
+    for source in ("nobody/no-such-model", "./nowhere", "a b/c"):
+        assert main(["import", source, "--to", str(tmp_path / "run")]) == 2
+        assert f"error: {source}: no such folder, and the hub" in capsys.readouterr().err
 
 
 def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):

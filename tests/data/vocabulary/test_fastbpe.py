@@ -321,33 +321,15 @@ def changed(name, change):
     "spoil, words",
     [
         (without("vocab.json"), "its vocabulary cannot be read: .*vocab.json"),
-        (changed("vocab.json", lambda told: told.pop("d")), "no piece, or several, for id"),
-        (
-            changed("vocab.json", lambda told: told.update(d=told["d"] + 1)),
-            "no piece, or several, for id",
-        ),
+        (changed("vocab.json", lambda told: told.pop("d")), "have gaps or stand twice"),
         (
             changed("vocab.json", lambda told: told.update({"<pad>": 1, "</s>": 2})),
             "do not begin with <s>, </s>",
         ),
-        (changed("vocab.json", lambda told: told.update(d="1")), "no table of ids by piece"),
-        (
-            lambda folder: (folder / "merges.txt").write_text("hello\n"),
-            "no merge makes .* of its .* longer pieces",
-        ),
+        (changed("vocab.json", lambda told: told.update(d="1")), "vocabulary cannot be read"),
         (
             lambda folder: _halved(folder / "merges.txt"),
             "no merge makes .* fetch the merges that belong to it",
-        ),
-        (
-            changed("tokenizer_config.json", lambda told: told.update(mask_token="<special3>")),
-            "mask_token '<special3>'",
-        ),
-        (
-            changed(
-                "tokenizer_config.json", lambda told: told.update(do_lowercase_and_remove_accent=1)
-            ),
-            "do_lowercase_and_remove_accent=1",
         ),
     ],
 )
@@ -362,13 +344,13 @@ def test_what_is_not_of_xlm_is_refused(spoil, words, folder, tmp_path):
 
 def test_codes_without_their_vocabulary_or_with_two_are_refused(folder, tmp_path):
     (tmp_path / "codes").write_bytes((folder / "codes").read_bytes())
-    with pytest.raises(UserError, match="the folder has no vocab file; leave the one vocab file"):
+    with pytest.raises(UserError, match="the folder has codes and no vocab file"):
         FastBpeVocabulary.of_xlm(tmp_path)
     (tmp_path / "vocab").write_text("a b\n")
     with pytest.raises(UserError, match="line 1 is 'a b', not a word and its count"):
         FastBpeVocabulary.of_xlm(tmp_path)
     (tmp_path / "vocab_xnli_15").write_text("a 1\n")
-    with pytest.raises(UserError, match="the folder has vocab and vocab_xnli_15; leave the one"):
+    with pytest.raises(UserError, match="has vocab and vocab_xnli_15; leave the one"):
         FastBpeVocabulary.of_xlm(tmp_path)
 
 

@@ -154,10 +154,10 @@ def test_the_same_ids_inside_tensorflow(folder):
         (lambda told: told["model"].update(type="WordLevel"), "holds a WordLevel model"),
         (
             lambda told: told["model"].update(continuing_subword_prefix="@@"),
-            "do not go on with '##'",
+            "do not tell where words begin",
         ),
         (lambda told: told["model"].pop("vocab"), "cannot be read"),
-        (lambda told: told["model"]["vocab"].pop("the"), "no piece for id"),
+        (lambda told: told["model"]["vocab"].pop("the"), "have gaps or stand twice"),
     ],
 )
 def test_what_is_no_wordpiece_is_refused(change, words, folder, tmp_path):

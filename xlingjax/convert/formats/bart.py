@@ -10,7 +10,6 @@ target's language is what its decoder begins with.
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,6 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names, below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.tokenizer_files import read_object
-from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 WORDS, BIAS = "model.shared.weight", "final_logits_bias"
@@ -63,7 +60,6 @@ _CROSS = {
 
 class Bart(Family):
     types = ("bart", "mbart")
-    roles = {"pad_id": ("pad_token_id", 1), "eos_id": ("eos_token_id", 2)}
     architectures = dict.fromkeys(
         (
             "BartModel",
@@ -96,7 +92,7 @@ class Bart(Family):
     body = "model."
     beside = ("lm_head.", BIAS)
     tied = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
-    without_meaning = ("model.encoder.version", "model.decoder.version")
+    ignored = ("model.encoder.version", "model.decoder.version")
     modules = {
         "embeddings/tokens": "model.shared",
         **below("embeddings/", "model.encoder.", _EMBEDDINGS),
@@ -188,15 +184,11 @@ class Bart(Family):
             # The class wants it, and reads nothing of it.
             theirs[WORDS] = words_VD.copy()
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
         kind = {"post": "Bart", "pre": "MBart"}[config.norm_order]
-        return super().described(config, vocabulary) | {
+        return {
             "architectures": [f"{kind}ForConditionalGeneration"],
             "model_type": kind.lower(),
             "activation_dropout": 0.0,
@@ -281,8 +273,7 @@ class LanguageRows:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of the run, index = id: `en` of `en_XX`."""
-        # Without the region: runs name languages by the code alone.
+        """Of the run, index = id: `en` of `en_XX`, since runs have no regions."""
         return tuple(code.partition("_")[0] for code in self._sorted)
 
     @property
@@ -309,26 +300,10 @@ class LanguageRows:
         return dataclasses.replace(model, config=config, params=params, notes=(*model.notes, note))
 
 
-def language_rows(folder: Path, rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
-    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
-    Raises UserError where the tokenizer that the folder names has other codes."""
-    # config.json does not name the codes: how many rows
-    # stand behind the pieces tells which they are.
-    count = rows - vocabulary.size
-    by_count = {len(codes): name for name, codes in CODES.items()}
-    if vocabulary.layout != "xlmr" or count not in by_count:
-        return None
-    fitting = by_count[count]
-    path = folder / "tokenizer_config.json"
-    try:
-        named = read_object(path).get("tokenizer_class") or fitting
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
-    # The fast tokenizer has the codes of the other one.
-    named = named.removesuffix("Fast")
-    if named in CODES and named != fitting:
-        raise UserError(
-            f"{folder}: config.json has vocab_size={rows}, {count} rows behind the pieces, and the"
-            f" languages of its {named} are {len(CODES[named])}; give files that belong together"
-        )
-    return LanguageRows(CODES[fitting], vocabulary.size)
+def language_rows(rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
+    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's."""
+    # config.json does not name the codes: how many rows stand behind the pieces tells which.
+    for codes in CODES.values():
+        if vocabulary.layout == "xlmr" and len(codes) == rows - vocabulary.size:
+            return LanguageRows(codes, vocabulary.size)
+    return None

@@ -13,7 +13,6 @@ _RENAMED = ("roberta.", "bert.")
 
 class Bert(XlmRoberta):
     types = ("bert",)
-    roles = {"pad_id": ("pad_token_id", 0)}
     architectures = architectures("Bert", "Model", "ForMaskedLM", "ForPreTraining")
     bare = "BertModel"
     body, head = "bert.", "cls.predictions."
@@ -26,8 +25,10 @@ class Bert(XlmRoberta):
     }
     # A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and
     # segments are folded.
-    without_meaning = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids", segments)
-    left = ("bert.pooler.", "cls.seq_relationship.")
+    ignored = (
+        *("bert.embeddings.position_ids", "bert.embeddings.token_type_ids", segments),
+        *("bert.pooler.", "cls.seq_relationship."),
+    )
     modules = {
         **moved(XlmRoberta.modules, *_RENAMED),
         "head": "cls.predictions",

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlingjax.convert.formats.bart import BART
 from xlingjax.convert.formats.family import Family
-from xlingjax.convert.formats.hugging_face import Foreign
+from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
@@ -24,11 +24,9 @@ from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
-from xlingjax.runtime.files import parsed_json
 
 WEIGHTS = "model.safetensors"
 BESIDE = "xlingjax.safetensors"
-DESCRIPTION = "xlingjax.json"
 POSITIONS = "embeddings/positions/embedding"
 """How the names of tables of positions end."""
 _TABLES = "embeddings/"
@@ -161,35 +159,21 @@ def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[Mo
 def restored(folder: Path, foreign: Foreign) -> Foreign:
     """`foreign`, read from `folder`, as the model of ours that was exported there; unchanged where
     it was not ours. Raises UserError where the files beside it are of another model."""
-    path = folder / DESCRIPTION
-    if not path.is_file():
+    ours = description(folder)
+    if not ours:
         return foreign
-    try:
-        description = parsed_json(path.read_text(encoding="utf-8"))
-        config = ModelConfig(**description["model"])
-        languages = tuple(map(str, description["languages"]))
-        labels = tuple(map(str, description["labels"]))
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-        raise UserError(
-            f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
-            " read the folder without what lies beside transformers' files"
-        ) from None
+    config, languages, labels = ours
     family = _family(config)
     form = form_of(config)
-    ours = family.described(form, foreign.vocabulary)
+    wanted = family.described(form, foreign.vocabulary)
     theirs = family.described(foreign.config, foreign.vocabulary)
     # Either of the two files may have been edited since the export.
-    for name in ours:
-        if ours[name] != theirs.get(name):
+    for name in wanted:
+        if wanted[name] != theirs.get(name):
             raise UserError(
-                f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
-                f" {theirs.get(name)!r}; give files that belong together"
+                f"{folder}: {DESCRIPTION} and config.json describe different models: {name} is"
+                f" {wanted[name]!r} and {theirs.get(name)!r}; give files that belong together"
             )
-    if config.decoder_layers and config.head == "plain" != foreign.config.head:
-        raise UserError(
-            f"{path} describes a model without a bias in its head, and the weights have one; delete"
-            " it to read them as they are"
-        )
     abstract = build_model(form).abstract()
     _, without = places(family.written_names(form), form, abstract)
     leaves = flattened(abstract)

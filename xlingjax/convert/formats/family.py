@@ -34,8 +34,6 @@ class Family:
 
     types: ClassVar[tuple[str, ...]] = ()
     """config.json's model_type; the first is written."""
-    roles: ClassVar[Mapping[str, tuple[str, int]]] = {}
-    """{our name of a special id: (config.json's, its default)}."""
     architectures: ClassVar[Mapping[str, str | None]] = {}
     """{class: its classifier}. The last without one, which has the vocabulary head, is written."""
     bare = ""
@@ -61,10 +59,8 @@ class Family:
     """Linear layers are [out, in]."""
     tied: ClassVar[Mapping[str, str]] = {}
     """{another name of a tensor: the usual one}."""
-    left: tuple[str, ...] = ()
-    """How the names begin of what is left behind, with a word about it."""
-    without_meaning: tuple[str, ...] = ()
-    """The same, without a word."""
+    ignored: tuple[str, ...] = ()
+    """How the names begin of what is left behind."""
     positions = segments = ""
     """Tables: the first row of segments becomes part of what positions give."""
 
@@ -191,8 +187,18 @@ class Family:
         }
         # The two outputs of spans have no names.
         if self.kind_of(config) not in (None, "spans"):
-            fields |= classes(config, labels)
-        return fields
+            if len(labels) != config.num_labels:
+                # The names that transformers gives to classes without one.
+                labels = [f"LABEL_{i}" for i in range(config.num_labels)]
+            fields["id2label"] = {str(i): name for i, name in enumerate(labels)}
+            fields["label2id"] = {name: i for i, name in enumerate(labels)}
+        return fields | self.more_fields(config, vocabulary, languages)
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        """Of config.json, beside what the tables above say."""
+        return {}
 
 
 def differing(config: ModelConfig, **fixed: Any) -> str:
@@ -203,16 +209,6 @@ def differing(config: ModelConfig, **fixed: Any) -> str:
         if own != value:
             others.append(f"{name}={own!r}")
     return ", ".join(others)
-
-
-def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
-    """id2label and label2id; LABEL_0, ... where the run does not name as many."""
-    names = labels
-    if len(labels) != config.num_labels:
-        # The names that transformers gives to classes without one.
-        names = [f"LABEL_{i}" for i in range(config.num_labels)]
-    by_number = {str(i): name for i, name in enumerate(names)}
-    return {"id2label": by_number, "label2id": {name: i for i, name in enumerate(names)}}
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
@@ -249,7 +245,7 @@ class Converted:
     vocabulary_head: bool
     """Came with it; else it is random."""
     notes: tuple[str, ...]
-    """What was made up or left behind."""
+    """What was made up."""
 
 
 def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:
@@ -259,7 +255,7 @@ def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converte
     config, tensors = family.prepared(config, tensors)
     abstract = build_model(config).abstract()
     table, without = places(family.names_of(config), config, abstract)
-    notes = list(tensors.notes)
+    notes = []
     # The class of such a checkpoint has no head, or it was saved without the one it had.
     fresh = {name for name in without if name.startswith("head/")}
     if family.head and not _begin(tensors.shapes, family.head):
@@ -276,15 +272,8 @@ def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converte
                 f"{tensors.origin}: such a model has no {name}, which {config.name} needs"
             )
     table = [place for place in table if place.ours not in fresh]
-    wanted = {name for place in table for name in place.theirs}
-    free = [name for name in tensors.shapes if name not in wanted]
-    # Only what is there is said to be left behind.
-    left = [start.removesuffix(".") for start in family.left if _begin(free, start)]
-    if left:
-        notes.append(f"left behind: {', '.join(left)}")
-    known = _begin(free, (*family.left, *family.without_meaning))
     # Shapes are compared before any tensor is read, so a wrong folder fails in no time.
-    params = to_ours(table, tensors, known)
+    params = to_ours(table, tensors, _begin(tensors.shapes, family.ignored))
     params.update(_random(fresh, config, abstract))
     return Converted(config, nested(params), not fresh, tuple(notes))
 
@@ -386,10 +375,7 @@ def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False)
     if pairs and shape[0] > 1:
         return dataclasses.replace(tensors, fetch=fetch)
     shapes = {name: value for name, value in tensors.shapes.items() if name != segments}
-    notes = tensors.notes
-    if shape[0] > 1:
-        notes += (f"left behind: rows of {segments} after the first, every token is of segment 0",)
-    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=notes)
+    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
 def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:

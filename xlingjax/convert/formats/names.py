@@ -172,24 +172,15 @@ def difference(
 
 
 class Differing(UserError):
-    """Weights are not those that a configuration describes. The message names the first of them,
-    `table` all."""
+    """Weights are not those that a configuration describes."""
 
     def __init__(self, origin: str, rows: Sequence[Row], description: str = "config.json"):
-        lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
-        name, wanted, there = lines[0]
-        # One of them in the message: the names of a whole model would hide what is to be done.
+        name, wanted, found = rows[0]
+        # One of them: the names of a whole model would hide what is to be done.
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         super().__init__(
             f"{origin}: its weights are not those that {description} describes: {name}: wanted"
-            f" {wanted}, found {there}{more}; give files that belong together"
-        )
-        lines = [("weight", "wanted", "found"), *lines]
-        names_width = max(len(name) for name, _, _ in lines)
-        wanted_width = max(len(wanted) for _, wanted, _ in lines)
-        self.table = "\n".join(
-            f"{name:{names_width}}  {wanted:{wanted_width}}  {there}"
-            for name, wanted, there in lines
+            f" {_size(wanted)}, found {_size(found)}{more}; give files that belong together"
         )
 
 

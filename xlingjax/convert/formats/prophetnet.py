@@ -34,7 +34,6 @@ _DECODER = {
 class ProphetNet(Family):
     # Of the cross-lingual one transformers 5 has no name, so the other is written.
     types = ("prophetnet", CROSS_LINGUAL)
-    roles = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
     architectures = dict.fromkeys(
         (
             "XLMProphetNetModel",
@@ -118,19 +117,12 @@ class ProphetNet(Family):
             name = f"prophetnet.{side}.position_embeddings.weight"
             theirs[name] = counted(theirs[name], config.position_offset, 1)
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
         # Padding is not the vocabulary's: the class counts positions from it on, and its decoder
         # counts distances rightly from 0 alone.
-        return super().described(config, vocabulary) | {
-            "activation_dropout": 0.0,
-            "pad_token_id": 0,
-        }
+        return {"activation_dropout": 0.0, "pad_token_id": 0}
 
 
 PROPHETNET = ProphetNet()

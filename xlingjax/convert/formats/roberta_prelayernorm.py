@@ -29,7 +29,7 @@ class RobertaPreLayerNorm(XlmRoberta):
     positions = moved(XlmRoberta.positions, *_RENAMED)
     segments = moved(XlmRoberta.segments, *_RENAMED)
     tied = moved(XlmRoberta.tied, *_RENAMED)
-    without_meaning = moved(XlmRoberta.without_meaning, *_RENAMED)
+    ignored = moved(XlmRoberta.ignored, *_RENAMED)
     modules = {
         **moved(XlmRoberta.modules, *_RENAMED),
         "encoder/layers/attention_norm": f"{_BODY}encoder.layer.{{n}}.attention.LayerNorm",

@@ -44,13 +44,6 @@ _SUMMARY = {
 
 class Xlm(Family):
     types = ("xlm",)
-    # Ids of the special pieces: the same numbers in every published one.
-    roles = {
-        "pad_id": ("pad_token_id", 2),
-        "eos_id": ("eos_token_id", 1),
-        "unk_id": ("unk_index", 3),
-        "mask_id": ("mask_index", 5),
-    }
     architectures = {
         "XLMModel": None,
         "XLMWithLMHeadModel": None,
@@ -90,7 +83,7 @@ class Xlm(Family):
     body, head = "transformer.", "pred_layer."
     beside = ("pred_layer.", "sequence_summary.", "classifier.", "qa_outputs.")
     tied = {"pred_layer.proj.weight": "transformer.embeddings.weight"}
-    without_meaning = ("transformer.position_ids",)
+    ignored = ("transformer.position_ids",)
     modules = {
         **below("", "transformer.", _TABLES),
         **below("encoder/", "transformer.", _LAYER),
@@ -148,23 +141,18 @@ class Xlm(Family):
             filter(None, [super().unfit(config), differing(config, ffn=4 * config.dim)])
         )
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
-        fields = super().described(config, vocabulary, labels) | {
+        fields: dict[str, Any] = {
             "n_langs": max(config.num_languages, 1),
             "use_lang_emb": config.has_languages,
             "unk_index": vocabulary.unk_id,
             "mask_index": vocabulary.mask_id,
         }
         if config.has_languages:
-            codes = [*languages]
-            for number in range(len(languages), config.num_languages):
-                codes.append(f"language {number}")
+            unnamed = range(len(languages), config.num_languages)
+            codes = [*languages, *(f"language {number}" for number in unnamed)]
             fields["lang2id"] = {code: i for i, code in enumerate(codes)}
             fields["id2lang"] = {str(i): code for i, code in enumerate(codes)}
         if self.kind_of(config) == "xlm":
