@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from xlingjax.errors import UserError
-from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
@@ -53,23 +53,21 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
     whole = config.replace(cross_attention=True)
     if source:
         donor = open_run(source)
-        added = _slot_of(donor, source)
+        if not donor.model.config.cross_attention:
+            raise UserError(
+                f"{source} has no cross-attention to take; name the workdir of a VECO run"
+            )
+        added = donor.params["encoder"]["layers"][SLOT]
         origin = source
         theirs = donor.model.config
         # Weights that were trained on the one query mean nothing for the other.
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         wanted = build_model(whole).abstract()["encoder"]["layers"][SLOT]
-        if _shapes(wanted) != _shapes(added):
+        # Shapes are the same in both orders of the norm.
+        if _shapes(wanted) != _shapes(added) or theirs.norm_order != config.norm_order:
             raise UserError(
-                f"the cross-attention of {source} does not fit {run}: the models differ in layers"
-                " or width"
-            )
-        # Shapes are the same in both orders, so only the configuration tells.
-        if theirs.norm_order != config.norm_order:
-            raise UserError(
-                f"the cross-attention of {source} does not fit {run}: it was trained with"
-                f" norm_order={theirs.norm_order} and is to stand in a model with"
-                f" {config.norm_order}; give another --source"
+                f"the cross-attention of {source} does not fit {run}: the models differ in layers,"
+                " width or norm_order; give another --source"
             )
     else:
         drawn = jax.jit(build_model(whole).init)(jax.random.key(seed))
@@ -94,12 +92,6 @@ def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
 
 def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, Any]:
     return {**params, "encoder": {**params["encoder"], "layers": layers}}
-
-
-def _slot_of(trained: TrainedRun, run: str) -> Any:
-    if not trained.model.config.cross_attention:
-        raise UserError(f"{run} has no cross-attention to take; name the workdir of a VECO run")
-    return trained.params["encoder"]["layers"][SLOT]
 
 
 def _shapes(params: Any) -> Any:

@@ -18,7 +18,6 @@ from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, v
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.build import count_parameters
-from xlingjax.model.config import ModelConfig
 from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
@@ -122,8 +121,6 @@ def transplant(
             f"layout {trained.vocabulary.layout} -> {new.layout}: sentences begin with another"
             " row now"
         )
-    if not texts:
-        notes.append("no --mono: fertility and unknown pieces before and after are not measured")
     return _write(run, output, trained, new, rows, seed, "transplant", notes, texts)
 
 
@@ -142,12 +139,19 @@ def _write(
     old = trained.vocabulary
     config = trained.model.config
     before = list(trained.languages)
-    after = _languages(before, added)
-    number_of = {code: number for number, code in enumerate(before)}
-    old_numbers = [number_of.get(code, -1) for code in after]
+    # A run without languages, an imported one, stays so.
+    after = [*before, *sorted({*added} - {*before})] if before else []
+    if before == sorted(before):
+        # As a run sorts its own.
+        after.sort()
+    old_numbers = [before.index(code) if code in before else -1 for code in after]
     if config.table_rows:
         notes.append(f"{config.table_rows - config.vocab_size} rows without a piece left behind")
-    sizes = _sizes(config, new.size, len(after))
+    sizes: dict[str, Any] = {"vocab_size": new.size, "table_rows": None}
+    if config.language_tokens:
+        sizes |= {"vocab_size": new.size + len(after), "language_tokens": len(after)}
+    if config.has_languages:
+        sizes["num_languages"] = len(after)
     model = config.replace(**sizes)
     ordinary = np.setdiff1d(np.arange(old.size), [*old.special_ids])
     params = moved(trained.params, config, model, rows, ordinary, old_numbers, seed)
@@ -159,8 +163,7 @@ def _write(
         *notes,
     ]
     if after != before:
-        new_languages = [code for code in after if code not in before]
-        lines.append(f"languages: {' '.join(after)}; {', '.join(new_languages)} new")
+        lines.append(f"languages: {' '.join(after)}; {', '.join({*after} - {*before})} new")
     lines.append("parameters alone: a run with INIT_FROM begins with a fresh optimizer")
     report_before = vocabulary_report(old, texts)
     report_after = vocabulary_report(new, texts)
@@ -200,35 +203,11 @@ def _write(
     return "\n".join(lines)
 
 
-def _sizes(config: ModelConfig, pieces: int, languages: int) -> dict[str, Any]:
-    """The fields of the model that change."""
-    sizes: dict[str, Any] = {"vocab_size": pieces, "table_rows": None}
-    if config.language_tokens:
-        sizes["vocab_size"] = pieces + languages
-        sizes["language_tokens"] = languages
-    if config.has_languages:
-        sizes["num_languages"] = languages
-    return sizes
-
-
-def _languages(before: Sequence[str], added: Sequence[str]) -> list[str]:
-    """Sorted if they were, as a run sorts its own; a run without languages (an imported one) stays
-    so."""
-    if not before:
-        return []
-    after = [*before, *sorted({*added} - {*before})]
-    if list(before) == sorted(before):
-        after.sort()
-    return after
-
-
 def _recipe(
     text: str, folder: Path, verb: str, after: Sequence[str], before: Sequence[str]
 ) -> bytes:
-    where = "VOCABULARY"
-    if "corpus.run = %INIT_FROM" in text:
-        # Fine-tuning has model and vocabulary of the run that it starts from.
-        where = "INIT_FROM"
+    # Fine-tuning has model and vocabulary of the run that it starts from.
+    where = "INIT_FROM" if "corpus.run = %INIT_FROM" in text else "VOCABULARY"
     # Appended, since of two bindings gin keeps the later one.
     lines = [f"# By `xlingjax vocab {verb}`:", f"{where} = {str(folder)!r}"]
     if after != before:

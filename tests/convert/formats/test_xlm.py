@@ -252,12 +252,8 @@ def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign.changed(lang2id=None), "lang2id=None does not name n_langs=3 languages"),
-        (foreign.changed(lang2id={"ar": 0, "de": 1, "zh": 1}), "does not name n_langs=3 languages"),
-        (
-            foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}),
-            "is not in alphabetical order, as the languages of a run",
-        ),
+        (foreign.changed(lang2id=None), "lang2id=None does not number n_langs=3 languages"),
+        (foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}), "in alphabetical order"),
         (
             lambda folder: (folder / "vocab.model").unlink(),
             "and no other tokenizer that is read for this kind of model",
@@ -296,8 +292,6 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
         "no tokenizer of transformers" not in told
         and "logits of the pieces: largest difference" in told
     )
-    assert "every text is cut into words by Moses's rules of English" in told
-    assert "sentences begin with </s>, as XLM trains them" in told
     vocabulary, theirs = (
         open_run(run).vocabulary,
         transformers.AutoTokenizer.from_pretrained(of_fastbpe),

@@ -52,7 +52,7 @@ def read(path: Path) -> Foreign:
             f"{path}: its tokenizer has {vocabulary.size} pieces (layout {vocabulary.layout}), the"
             f" model {pieces}; give the tokenizer that the model was trained with"
         )
-    return Foreign.of(model, vocabulary, languages=languages)
+    return Foreign(**vars(model), vocabulary=vocabulary, languages=languages)
 
 
 def params_of(path: Path) -> Converted:

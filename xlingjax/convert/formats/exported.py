@@ -100,15 +100,7 @@ def _family(config: ModelConfig) -> Family:
         if not unfit:
             return family
         reasons.append(f"{family.types[0]} has another {unfit}")
-    remedy = ""
-    if config.decoder_layers:
-        remedy = (
-            "; train with these settings changed, or write its texts with `xlingjax translate` and"
-            " `xlingjax generate`"
-        )
-    raise UserError(
-        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}{remedy}"
-    )
+    raise UserError(f"no class of transformers computes model {config.name}: {'; '.join(reasons)}")
 
 
 def embeds_languages(config: ModelConfig) -> bool:
@@ -117,23 +109,20 @@ def embeds_languages(config: ModelConfig) -> bool:
 
 
 def in_language(
-    config: ModelConfig, params: Any, row: int, written: int | None = None
+    config: ModelConfig, params: Any, read: int, written: int
 ) -> tuple[ModelConfig, Any]:
-    """The model for texts of one language alone: its row of the language embedding is part of what
-    positions give. written: the row of what a decoder writes; None: the same."""
+    """The model for texts of one language alone (and a decoder that writes one): these rows of the
+    language embedding are part of what positions give."""
     flat = {name: np.asarray(value) for name, value in flattened(params).items()}
-    if config.decoder_layers:
-        if config.decoder_embeddings == "shared" and written not in (None, row):
-            # Each side then has positions, and so all but the words, of its own.
-            config = config.replace(decoder_embeddings="shared_tokens")
-            for name in list(flat):
-                if name.startswith(_TABLES) and "/tokens/" not in name:
-                    flat[name.replace(_TABLES, _OF_DECODER, 1)] = flat[name]
-        if config.decoder_embeddings != "shared":
-            if written is None:
-                written = row
-            _move_into_positions(flat, _OF_DECODER, written)
-    _move_into_positions(flat, _TABLES, row)
+    if config.decoder_layers and config.decoder_embeddings == "shared" and written != read:
+        # Each side then has positions, and so all but the words, of its own.
+        config = config.replace(decoder_embeddings="shared_tokens")
+        for name in list(flat):
+            if name.startswith(_TABLES) and "/tokens/" not in name:
+                flat[name.replace(_TABLES, _OF_DECODER, 1)] = flat[name]
+    if config.decoder_layers and config.decoder_embeddings != "shared":
+        _move_into_positions(flat, _OF_DECODER, written)
+    _move_into_positions(flat, _TABLES, read)
     return config.replace(num_languages=0), nested(flat)
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from xlingjax.convert.formats.bart import BART, LanguageRows, language_rows
 from xlingjax.convert.formats.bert import BERT
@@ -50,11 +49,6 @@ class Foreign(Converted):
     rows: LanguageRows | None = None
     """Where the rows of its table are in another order than ours."""
 
-    @classmethod
-    def of(cls, model: Converted, vocabulary: Vocabulary, **more: Any) -> "Foreign":
-        notes = (*model.notes, *vocabulary.notes)
-        return cls(**vars(model) | {"notes": notes}, vocabulary=vocabulary, **more)
-
 
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that
@@ -89,7 +83,9 @@ def read(folder: Path) -> Foreign:
         languages = rows.languages
     elif config.has_languages:
         languages = XLM.languages_of(fields)
-    return Foreign.of(model, vocabulary, languages=languages, labels=labels, rows=rows)
+    return Foreign(
+        **vars(model), vocabulary=vocabulary, languages=languages, labels=labels, rows=rows
+    )
 
 
 def _fitted(

@@ -47,12 +47,6 @@ class Writing:
     first: int
     """The id of the first of them."""
 
-    @property
-    def starts(self) -> tuple[int, ...]:
-        if self.start is not None:
-            return (self.start,)
-        return tuple(range(self.first, self.first + len(self.tokens)))
-
     def notes(self) -> list[str]:
         if not self.tokens:
             return []
@@ -72,14 +66,13 @@ def writing_of(
     """languages: of the run, index = id; language: that it is exported for, or a direction. Raises
     UserError for a language that is not the run's, and for a piece with the name of a language
     token."""
-    tokens = ()
-    if config.language_tokens:
-        tokens = names_of(languages, vocabulary)
-    written = None
-    if language:
-        _, written = direction_of(language, languages, run)
-    start = start_of(config, vocabulary, written)
-    return Writing(start, tokens, vocabulary.size)
+    if not config.language_tokens:
+        return Writing(vocabulary.eos_id, (), vocabulary.size)
+    start = None
+    if language or config.language_tokens == 1:
+        _, written = direction_of(language, languages, run) if language else (0, 0)
+        start = vocabulary.size + written
+    return Writing(start, names_of(languages, vocabulary), vocabulary.size)
 
 
 def direction_of(language: str, languages: Sequence[str], run: str) -> tuple[int, int]:
@@ -101,22 +94,10 @@ BEAMS = 5
 """As `xlingjax translate` has it by default."""
 
 
-def start_of(
-    config: ModelConfig, vocabulary: Vocabulary, language: int | None = None
-) -> int | None:
-    """What a decoder begins with, written in `language`; None: that depends on the language, and
-    none is given."""
-    if not config.language_tokens:
-        return vocabulary.eos_id
-    if config.language_tokens == 1:
-        language = 0
-    return None if language is None else vocabulary.size + language
-
-
 def generation_config(
     config: ModelConfig, vocabulary: Vocabulary, start: int | None, never: Sequence[int]
 ) -> dict[str, Any]:
-    """start: see `start_of`; never: ids that no text has."""
+    """start: see `Writing`; never: ids that no text has."""
     decoding = Decoding()
     longest = config.max_positions - config.position_offset
     fields = {

@@ -144,12 +144,8 @@ def to_ours(
     wanted = {}
     for place in table:
         wanted |= dict.fromkeys(place.theirs, place.shape)
-    shapes = {}
-    for name, shape in tensors.shapes.items():
-        if name in wanted or name not in known:
-            shapes[name] = shape
-    # Of all tensors at once, so that a user sees the whole misfit.
-    rows = difference(wanted, shapes)
+    expected = [name for name in tensors.shapes if name in wanted or name not in known]
+    rows = difference(wanted, {name: tensors.shapes[name] for name in expected})
     if rows:
         raise Differing(tensors.origin, rows)
     return {place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in table}
@@ -160,15 +156,9 @@ def difference(
 ) -> list[Row]:
     """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
     wanted."""
-    rows = [
-        (name, shape, shapes.get(name))
-        for name, shape in wanted.items()
-        if shapes.get(name) != shape
-    ]
-    for name, shape in shapes.items():
-        if name not in wanted:
-            rows.append((name, None, shape))
-    return rows
+    names = dict.fromkeys((*wanted, *shapes))
+    rows = [(name, wanted.get(name), shapes.get(name)) for name in names]
+    return [(name, shape, found) for name, shape, found in rows if shape != found]
 
 
 class Differing(UserError):

@@ -63,7 +63,6 @@ def tokenizer_files(
     names = _names(vocabulary)
     bos = names[vocabulary.bos_id]
     eos = names[vocabulary.eos_id]
-    mask = names[vocabulary.mask_id]
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -77,7 +76,7 @@ def tokenizer_files(
         "sep_token": eos,
         "unk_token": names[vocabulary.unk_id],
         "pad_token": names[vocabulary.pad_id],
-        "mask_token": {"__type": "AddedToken", **_mask(vocabulary, mask)},
+        "mask_token": names[vocabulary.mask_id],
     }
     content = tokenizer_json(vocabulary)
     if languages is not None:
@@ -121,13 +120,9 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
     else:
         model = {
             "type": "BPE",
-            "dropout": None,
             "unk_token": names[vocabulary.unk_id],
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
             "fuse_unk": True,
             "byte_fallback": byte_fallback,
-            "ignore_merges": False,
             "vocab": {name: i for i, name in enumerate(names)},
             "merges": _merges(proto),
         }
@@ -204,17 +199,6 @@ def _added(content: str, lstrip: bool = False) -> dict[str, Any]:
         "normalized": False,
         "special": True,
     }
-
-
-def _mask(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
-    """The mask as an added token: of a tokenizer.json as it stands there."""
-    if vocabulary.layout != "tokenizer":
-        return _added(name, lstrip=True)
-    for token in parsed_json(vocabulary.content)["added_tokens"]:
-        if token["content"] == name:
-            token.pop("id", None)
-            return token
-    return _added(name)
 
 
 def _require_sayable(proto) -> None:

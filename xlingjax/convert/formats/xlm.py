@@ -121,18 +121,12 @@ class Xlm(Family):
         not name them all, in the order that runs have."""
         count = fields.count("n_langs", 1)
         named = fields.values.get("lang2id")
-        numbers = sorted(range(count), key=repr)
-        # By `repr`, since anything may stand there, and 1 and "1" cannot be compared.
-        if not isinstance(named, dict) or sorted(named.values(), key=repr) != numbers:
+        codes = sorted(named) if isinstance(named, dict) else []
+        if [named[code] for code in codes] != list(range(count)):
             raise UserError(
-                f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give"
-                ' their codes, {"ar": 0, "bg": 1, ...}'
-            )
-        codes = sorted(named)
-        if codes != sorted(named, key=named.__getitem__):
-            raise UserError(
-                f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages"
-                " of a run are; reorder the rows of lang_embeddings and lang2id"
+                f"{fields.path}: lang2id={named!r} does not number n_langs={count} languages in"
+                " alphabetical order, as those of a run are; mend it, and the rows of"
+                " lang_embeddings with it"
             )
         return tuple(codes)
 

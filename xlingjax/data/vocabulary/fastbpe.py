@@ -29,10 +29,6 @@ from xlingjax.runtime.files import parsed_json
 END = "</w>"
 LANGUAGE = "en"
 TOKENIZER_CLASS = "XLMTokenizer"
-NOTES = (
-    "every text is cut into words by Moses's rules of English, whatever its language",
-    "sentences begin with </s>, as XLM trains them; transformers' XLMTokenizer puts <s> there",
-)
 _GOES_ON = "@@"
 """The end of a piece that does not end its word, in the files of XLM's own code."""
 _OTHERS = (".json", ".model", ".txt", ".pth")
@@ -72,7 +68,6 @@ class FastBpeVocabulary(PieceTable):
         self._take(range(specials), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
         self.layout = "xlm"
         self.lowercase = lowercase
-        self.notes = NOTES
         self._ids = ids
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
@@ -125,14 +120,9 @@ class FastBpeVocabulary(PieceTable):
             # Nothing in the files says whether case was folded but the pieces themselves.
             lowercase = not any(map(str.isupper, "".join(pieces)))
             ids = {piece: i for i, piece in enumerate(pieces)}
-            vocabulary = cls(ids, _pairs(codes.read_text(encoding="utf-8").split("\n")), lowercase)
+            return cls(ids, _pairs(codes.read_text(encoding="utf-8").split("\n")), lowercase)
         except (OSError, UnicodeDecodeError, UserError) as error:
             raise UserError(f"{folder}: {error}") from None
-        case = "capitals: they and accents are kept"
-        if lowercase:
-            case = "no capitals: capitals and accents are removed"
-        vocabulary.notes = (f"its vocabulary has {case}", *vocabulary.notes)
-        return vocabulary
 
     def files(self) -> dict[str, bytes]:
         # Their <s> is said to be </s>: so AutoTokenizer puts around a text what our models are
@@ -258,29 +248,23 @@ def aligned(text: str, made: str, alone: Callable[[str], str]) -> list[tuple[int
         if end - begin == count:
             # Equal, or as many others in their place: one for one.
             found += spans[begin:end]
-        elif begin < end:
-            # Fewer or more: each stands for the whole run.
-            run = (spans[begin][0], spans[end - 1][1])
-            found += [run] * count
-        else:
-            # Put in: an empty span where it was put.
-            place = len(text)
-            if begin < len(spans):
-                place = spans[begin][0]
-            found += [(place, place)] * count
+            continue
+        # Fewer or more: each stands for the whole run, which is empty where they were put in.
+        first = spans[begin][0] if begin < len(spans) else len(text)
+        last = spans[end - 1][1] if begin < end else first
+        found += [(first, last)] * count
     return found
 
 
 def _check_merges(pieces: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
     """Raises UserError where the merges make other pieces than these."""
-    made = {first + second for first, second in merges}
     # Single characters are there without a merge.
-    longer = [piece for piece in pieces if len(piece.removesuffix(END)) > 1]
-    missing = [piece for piece in longer if piece not in made]
+    longer = {piece for piece in pieces if len(piece.removesuffix(END)) > 1}
+    missing = longer - {first + second for first, second in merges}
     # Released vocabularies have a few pieces that no merge makes.
     if len(missing) > 0.01 * len(longer):
         raise UserError(
-            f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {missing[0]!r}"
+            f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {min(missing)!r}"
             " for one; fetch the merges that belong to it"
         )
 

@@ -75,13 +75,12 @@ class Vocabulary:
     Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both
     `</s>`), `unk_id`, `mask_id`, `special_ids` (never drawn as a random replacement), `layout`,
     `sha256` (of the model and layout: equal hashes mean equal ids for every text), `model_bytes`
-    (None: no SentencePiece model), `notes` (what an import tells of it), `marks_ends` (of
+    (None: no SentencePiece model), `marks_ends` (of
     `begins_word`), `pair_separators` (special tokens around and between the texts of a pair:
     `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
     """
 
     model_bytes: bytes | None
-    notes: tuple[str, ...] = ()
     marks_ends = False
     pair_separators = 3
 
@@ -135,7 +134,9 @@ class Vocabulary:
             )
         # Those that a vocabulary with sentinels has beyond the ten; learnt of a text they would be
         # ordinary pieces.
-        while pieces[special:] and self._processor.is_control(special):
+        while pieces[special : special + 1] == [
+            f"<special{special - 4}>"
+        ] and self._processor.is_control(special):
             special += 1
         self._pieces = pieces
         pieces[XLM_MASK_ID] = "<mask>"
@@ -177,12 +178,9 @@ class Vocabulary:
         try:
             model = path.read_bytes()
         except OSError as error:
-            remedy = "train one with `xlingjax vocab`"
-            # A run's own: its model has no use for any other.
-            if path.with_name("run.json").exists():
-                remedy = "put it back from a copy"
             raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror}; {remedy}"
+                f"cannot read the vocabulary {path}: {error.strerror}; a run's is put back from a"
+                " copy, `xlingjax vocab` trains another"
             ) from None
         side = path.with_name("vocab.json")
         written = _written(side) if layout is None else {}
@@ -196,9 +194,7 @@ class Vocabulary:
             raise UserError(f"{path}: {error}") from None
         # What SentencePiece raises for bytes that are no model.
         except RuntimeError:
-            raise UserError(
-                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one"
-            ) from None
+            raise UserError(f"{path} is not a SentencePiece model") from None
         if made.sha256 != written.get("sha256", made.sha256):
             raise UserError(
                 f"{path} is not the model that {side.name} beside it was written with: one of them"
