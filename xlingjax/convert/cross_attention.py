@@ -28,16 +28,10 @@ def plug_out(run: str, output: str) -> str:
             f"{run} has no cross-attention to plug out: it is model {trained.model.config.name}"
             " without it"
         )
-    # A copy: the run's own tree is counted below.
-    layers = dict(trained.params["encoder"]["layers"])
-    del layers[SLOT]
-    params = _with_layers(trained.params, layers)
-    _write(run, output, trained.model.config.replace(cross_attention=False), params)
-    removed = _size(trained.params) - _size(params)
-    return (
-        f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as"
-        " they were"
-    )
+    layers = {k: v for k, v in trained.params["encoder"]["layers"].items() if k != SLOT}
+    plain = trained.model.config.replace(cross_attention=False)
+    _write(run, output, plain, trained.params, layers)
+    return f"{output}: the cross-attention plugged out, all other parameters as they were"
 
 
 def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> str:
@@ -74,15 +68,12 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         added = drawn["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
     layers = {**trained.params["encoder"]["layers"], SLOT: added}
-    params = _with_layers(trained.params, layers)
-    _write(run, output, whole, params)
-    return (
-        f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters"
-        " as they were"
-    )
+    _write(run, output, whole, trained.params, layers)
+    return f"{output}: cross-attention from {origin} plugged in, all others as they were"
 
 
-def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
+def _write(run: str, output: str, config: ModelConfig, params: Any, layers: Any) -> None:
+    params = {**params, "encoder": {**params["encoder"], "layers": layers}}
     changed = {
         "cross_attention": config.cross_attention,
         "cross_attention_query": config.cross_attention_query,
@@ -90,13 +81,5 @@ def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
     write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
 
-def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "encoder": {**params["encoder"], "layers": layers}}
-
-
 def _shapes(params: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.shape, params)
-
-
-def _size(params: Any) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -251,10 +251,7 @@ def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -
         return []
     reason = sentence_transformers.unwritten(own, config)
     if reason:
-        return [
-            "its sentence vectors are not written for sentence-transformers, which has none of"
-            f" these: {reason}"
-        ]
+        return [f"its sentence vectors are not written: sentence-transformers has none by {reason}"]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
         write_json(folder / name, value)

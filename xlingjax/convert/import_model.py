@@ -11,8 +11,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from xlingjax import __version__
-from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
-from xlingjax.convert.formats.checkpoints import reader_of
+from xlingjax.convert.formats import checkpoints, hugging_face, parity, sentence_transformers
+from xlingjax.convert.formats.checkpoints import weights_in
 from xlingjax.convert.formats.exported import restored
 from xlingjax.data.store.entries import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
@@ -43,26 +43,24 @@ def import_model(
     require_empty(output)
     above = located(source)
     # sentence-transformers' first versions keep the model one folder down, and the pooling above.
-    reader, folder = reader_of(sentence_transformers.model_folder(above))
-    if verify and reader is not hugging_face:
+    folder = weights_in(sentence_transformers.model_folder(above))
+    if verify and folder.is_file():
         raise UserError(
             f"{folder}: transformers does not open it, there is nothing to compare with; say"
             " --unverified"
         )
-    foreign = reader.read(folder)
-    ours = restored(folder, foreign) if reader is hugging_face else foreign
+    if folder.is_file():
+        ours = foreign = checkpoints.read(folder)
+    else:
+        foreign = hugging_face.read(folder)
+        ours = restored(folder, foreign)
     sentences, notes = sentence_transformers.read(above, ours.config, layer, pooling, prefix)
     lines = [*ours.notes, *notes]
     if verify:
         # As it was read: transformers knows nothing of what our export put beside it.
-        found = parity.compare(
-            folder,
-            foreign.config,
-            foreign.params,
-            foreign.vocabulary,
-            foreign.vocabulary_head,
-            foreign.rows,
-        )
+        there = foreign.as_there or foreign
+        head = there.vocabulary_head
+        found = parity.compare(folder, there.config, there.params, foreign.vocabulary, head)
         lines.append(found)
     else:
         lines.append("not compared with transformers (--unverified)")

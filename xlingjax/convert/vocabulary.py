@@ -14,7 +14,12 @@ from xlingjax.convert.vocabulary_rows import Rows, moved, rows_between
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, vocabulary_report
+from xlingjax.data.vocabulary.training import (
+    format_report,
+    sentences_of,
+    texts_by_language,
+    vocabulary_report,
+)
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.build import count_parameters
@@ -49,16 +54,12 @@ def extend(
     old_texts = texts_by_language(old_mono) if old_mono else {}
     trained = open_run(run)
     old_lines = [line for of_language in old_texts.values() for line in sentences_of(of_language)]
-    extended = surgery.extend(
+    new = surgery.extend(
         trained.vocabulary, texts, pieces, old_lines=old_lines, seed=seed, **learning
     )
-    new = extended.vocabulary
     rows = rows_between(trained.vocabulary, new, initialise)
-    note = f"{pieces:,} new pieces, of which old pieces could spell {extended.spelt:,}"
-    if old_texts:
-        note += f"; {extended.left_out:,} others that old text would use left out"
     return _write(
-        run, output, trained, new, rows, seed, "extend", [note], {**texts, **old_texts}, [*texts]
+        run, output, trained, new, rows, seed, "extend", [], {**texts, **old_texts}, [*texts]
     )
 
 
@@ -79,10 +80,8 @@ def trim(
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     trained = open_run(run)
-    pieces = None
-    if size is not None:
-        # `size` counts the model's rows.
-        pieces = size - trained.model.config.language_tokens
+    # `size` counts the model's rows.
+    pieces = size and size - trained.model.config.language_tokens
     new = surgery.trim(
         trained.vocabulary,
         [*itertools.chain.from_iterable(texts.values())],
@@ -168,7 +167,7 @@ def _write(
     report_before = vocabulary_report(old, texts)
     report_after = vocabulary_report(new, texts)
     if texts:
-        lines.append(format_change(report_before, report_after))
+        lines.append(format_report(report_after, report_before))
     files = new.files()
     folder = Path(output).absolute()
     old_folder, _ = run_and_checkpoint(run)
@@ -189,9 +188,7 @@ def _write(
         "verb": verb,
         "from": str(run),
         "rows": rows.summary,
-        "told": notes,
         "pieces": [old.size, new.size],
-        "vocabulary": [old.sha256, new.sha256],
         "before": report_before,
         "after": report_after,
     }
@@ -216,19 +213,3 @@ def _recipe(
         # The old number would contradict the new vocabulary.
         lines.append("VOCABULARY_SIZE = None")
     return "\n".join([text, *lines, ""]).encode()
-
-
-def format_change(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> str:
-    """Two reports of `vocabulary_report` beside each other, as a table for the terminal."""
-    lines = [f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}"]
-    for code, a in before.items():
-        b = after[code]
-        unknown = f"{a['unknown_rate']:.3%} -> {b['unknown_rate']:.3%}"
-        fertility = f"{a['fertility']:.2f} -> {b['fertility']:.2f}"
-        per_character = f"{a['pieces_per_character']:.3f} -> {b['pieces_per_character']:.3f}"
-        lines.append(
-            f"{code:<10}{a['sentences']:>11,}{unknown:>20}{fertility:>17}{per_character:>17}"
-        )
-    return "\n".join(lines)

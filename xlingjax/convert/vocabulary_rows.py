@@ -19,7 +19,6 @@ from xlingjax.model.params import flattened, nested
 
 NOISE = 0.1
 """Of the ordinary rows' standard deviation: keeps rows that begin at their mean apart."""
-_BIASES = ("head/bias", "decoder_head/bias")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +77,7 @@ def moved(
     """
     moved_leaves = {}
     for name, leaf in flattened(params).items():
-        if name.endswith("tokens/embedding") or name in _BIASES:
+        if name.endswith(("tokens/embedding", "head/bias")):
             # By name, so that the draws of one table do not depend on which others there are.
             rng = np.random.default_rng((seed, *name.encode()))
             leaf = _table(np.asarray(leaf), name, config, new, rows, ordinary, languages, rng)

@@ -142,10 +142,6 @@ def narrow(found):
     found[BERT.segments] = found[BERT.segments][:, :-1].copy()
 
 
-def with_nan(found):
-    found[BERT.segments][0, 3] = np.nan
-
-
 def without_norm(found):
     del found["cls.predictions.transform.LayerNorm.weight"]
 
@@ -153,29 +149,12 @@ def without_norm(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            foreign.changed(hidden_act="relu"),
-            "hidden_act='relu' is not something xlingjax computes",
-        ),
         (foreign.changed(is_decoder=True), "is_decoder=True is not something"),
-        (
-            foreign.changed(position_embedding_type="relative_key"),
-            "position_embedding_type='relative_key' is not",
-        ),
-        (
-            foreign.changed(architectures=["BertForMultipleChoice"]),
-            "BertForMultipleChoice is not read",
-        ),
-        (
-            foreign.changed(intermediate_size=41),
-            "bert.encoder.layer.0.intermediate.dense.bias: wanted 41, found 40",
-        ),
         (
             foreign.reweighted(untied),
             "cls.predictions.decoder.weight is not bert.embeddings.word_embeddings.weight",
         ),
         (foreign.reweighted(narrow), "token_type_embeddings.weight: wanted 1 x 24, found 2 x 23"),
-        (foreign.reweighted(with_nan), "values that are NaN or infinite"),
         (
             foreign.reweighted(without_norm),
             "cls.predictions.transform.LayerNorm.weight: wanted 24, found none",

@@ -11,12 +11,11 @@ import pytest
 from xlingjax.cli.main import main
 from xlingjax.convert import import_model
 from xlingjax.convert.formats.parity import SENTENCES
-from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.inference.run import open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.workflows.launch import sentences_kept
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 
 LONGEST = 350
@@ -189,51 +188,6 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     assert (f"sentence vectors: the last layer, {pooling} of the tokens" in told) and (
         repr(prefix) in told
     ) == (prefix != "")
-    # The same in a file, and at another layer with another pooling; a blank line is a row of zeros.
-    (tmp_path / "lines.txt").write_text(
-        "\n".join([*TEXTS[:3], "", TEXTS[4]]) + "\n", encoding="utf-8"
-    )
-    line = encode_line(tmp_path)
-    assert main([*line, "--output", str(tmp_path / "own")]) == 0
-    assert f"layer 3 (the run's own), {run.sentences.said()}" in capsys.readouterr().out
-    made = np.load(tmp_path / "own.npy")
-    np.testing.assert_allclose(made[[0, 1, 2, 4]], wanted[[0, 1, 2, 4]], atol=1e-5)
-    assert not made[3].any()
-    other = {"mean": "first", "first": "mean"}[pooling]
-    given = ["--pooling", other, "--prefix", "passage: ", "--layer", "1"]
-    assert main([*line, "--output", str(tmp_path / "given"), *given]) == 0
-    told = capsys.readouterr().out
-    assert f"layer 1, {other} of the tokens, prefix 'passage: '" in told and "own" not in told
-    made = np.load(tmp_path / "given.npy")[[0, 1, 2, 4]]
-    wanted = theirs(
-        inner, [TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[4]], other, "passage: ", normalize, longest, 1
-    )
-    np.testing.assert_allclose(made, wanted, atol=1e-5)
-
-
-def test_bert_layout_too(tmp_path, capsys):
-    config = transformers.BertConfig(
-        vocab_size=40,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=40,
-        max_position_embeddings=32,
-    )
-    foreign.randomised(transformers.BertModel(config)).save_pretrained(tmp_path / "hf")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", "query", "##a", "##b"]
-    pieces += [*"abcdefghijklmnopqrstuvwxyz"]
-    pieces += [f"word{n}" for n in range(40 - len(pieces))]
-    (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    files = VERSION_2 | {
-        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False}
-    }
-    folder = beside(tmp_path / "hf", tmp_path / "st", files)
-    assert run_from(folder, tmp_path / "run") == 0
-    texts = ["a b c", "query a", " ".join("abcdefghijklmnop")]
-    wanted = theirs(folder, texts, "mean", "query: ", True, 12)
-    np.testing.assert_allclose(open_run(tmp_path / "run").embed(texts, "en")[-1], wanted, atol=1e-5)
 
 
 UNREAD = {  # changes of the files of version 2, and what is said
@@ -349,22 +303,6 @@ def test_options_say_what_no_file_says(released, tmp_path, capsys):
     )
 
 
-def test_the_hub_gives_the_files_of_modules_too():
-    from huggingface_hub.utils import filter_repo_objects
-
-    names = [
-        "config.json",
-        "1_Pooling/config.json",
-        "modules.json",
-        "onnx/model.onnx",
-        "model.safetensors",
-    ]
-    assert [*filter_repo_objects(names, allow_patterns=import_model.WANTED)] == [
-        *names[:3],
-        names[4],
-    ]
-
-
 def test_an_import_is_another_when_a_file_of_a_module_is(released, tmp_path, monkeypatch):
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(import_model, "import_apart", lambda folder, run: run_from(folder, run))
@@ -373,31 +311,6 @@ def test_an_import_is_another_when_a_file_of_a_module_is(released, tmp_path, mon
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(old_pooling("cls_token")))
     assert open_run(import_model.imported(str(folder))).sentences.pooling == "first"
     assert open_run(first).sentences.pooling == "mean"
-
-
-def test_mining_reads_the_same_vectors(released, tmp_path, capsys, monkeypatch):
-    """And of no layer but the one that is asked for: a million lines at 13 layers would not fit."""
-    run_from(beside(released, tmp_path / "st", VERSION_2), tmp_path / "run")
-    text = str(tmp_path / "x")
-    (tmp_path / "x").write_text("\n".join(SENTENCES[:4]) + "\n", encoding="utf-8")
-    made, embed = [], TrainedRun.embed
-
-    def seen(self, *rest):
-        made.append(embed(self, *rest))
-        return made[-1]
-
-    monkeypatch.setattr(TrainedRun, "embed", seen)
-    line = ["mine", str(tmp_path / "run"), "--languages", "en", "de", "--files", text, text]
-    assert main([*line, "--output", str(tmp_path / "pairs")]) == 0
-    assert (
-        "layer 3 (the run's own), mean of the tokens, prefix 'query: ', of length 1"
-        in capsys.readouterr().out
-    )
-    assert [vectors.shape for vectors in made] == [(1, 4, 24)] * 2
-    wanted = theirs(tmp_path / "st", SENTENCES[:4], "mean", "query: ", True, LONGEST)
-    np.testing.assert_allclose(made[0][0], wanted, atol=1e-5)
-    assert main([*line, "--output", str(tmp_path / "none"), "--prefix", "", "--layer", "0"]) == 0
-    assert "layer 0, mean of the tokens, of length 1" in capsys.readouterr().out
 
 
 def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path):
@@ -455,7 +368,7 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
         out = tmp_path / f"out{number}"
         assert export_of(tmp_path / f"run{number}", out) == 0
         assert (
-            f"which has none of these: {why}" in capsys.readouterr().out
+            f"sentence-transformers has none by {why}" in capsys.readouterr().out
             and not (out / "modules.json").exists()
         )
     run_from(released, tmp_path / "run", "--pooling", "first", "--prefix", "q: ")

@@ -255,31 +255,6 @@ def test_byte_level_bpe_of_vocab_and_merges(kind, model_type, byte_level, tmp_pa
     assert_ids_are(vocabulary_of(saved, model_type), theirs)
 
 
-def test_byte_level_bpe_with_names_of_bert(byte_level, tmp_path):
-    """As ModernBERT's: a class without rules of its own, [CLS] and [SEP] around a text."""
-    told = json.loads(byte_level.to_str())
-    start = len(told["model"]["vocab"])
-    special = {"cls": "[CLS]", "pad": "[PAD]", "sep": "[SEP]", "unk": "[UNK]", "mask": "[MASK]"}
-    flags = {
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-    told["added_tokens"] = [
-        {"id": start + i, "content": token, **flags, "lstrip": role == "mask"}
-        for i, (role, token) in enumerate(special.items())
-    ]
-    told["post_processor"] = {
-        "type": "BertProcessing", "sep": ["[SEP]", start + 2], "cls": ["[CLS]", start],
-    }  # fmt: skip
-    folder = folder_of(tmp_path, told, "PreTrainedTokenizerFast", special)
-    vocabulary = vocabulary_of(folder)
-    assert vocabulary.pair_separators == 3
-    assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
-
-
 @pytest.mark.parametrize("shape", ["e5", "whole"])
 def test_exported_and_moved_it_is_the_same(shape, tmp_path):
     (tmp_path / "theirs").mkdir(), (tmp_path / "moved").mkdir()

@@ -2,9 +2,7 @@
 broken."""
 
 import json
-import pickle
 import shutil
-import struct
 
 import numpy as np
 import pytest
@@ -161,19 +159,6 @@ def with_nan(folder):
     save_file(weights, folder / "model.safetensors")
 
 
-def short_segments(folder):
-    from safetensors.numpy import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    name = "roberta.embeddings.token_type_embeddings.weight"
-    save_file({**weights, name: weights[name][:, :-1].copy()}, folder / "model.safetensors")
-
-
-def pickled(folder):
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Payload(folder / "ran")}))
-
-
 def pickled_by_torch(folder):
     (folder / "model.safetensors").unlink()
     torch.save({"a": Payload(folder / "ran")}, folder / "pytorch_model.bin")
@@ -205,41 +190,24 @@ def another_tokenizer(folder):
     path.write_bytes(proto.SerializeToString())
 
 
-def huge_header(folder):
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (truncated, "is no whole safetensors file"),
-        (huge_header, "is no whole safetensors file"),
         (with_nan, "lm_head.dense.weight has 1 values that are NaN or infinite"),
-        (pickled, "holds more than tensors, and what a pickle holds it can run: refused"),
         (pickled_by_torch, "holds more than tensors, and what a pickle holds it can run: refused"),
-        (changed(num_hidden_layers=4), "layer.3.attention.self.key.bias: wanted 24, found none"),
         (
             changed(intermediate_size=41, num_hidden_layers=2),
             r"layer.0.intermediate.dense.bias: wanted 41, found 40 \(and 21 more\)",
         ),
-        (
-            changed(hidden_act="gelu_new"),
-            "hidden_act='gelu_new' is not something xlingjax computes",
-        ),
         (changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
         (changed(model_type="gpt2"), "model_type='gpt2' is not something xlingjax computes"),
-        (changed(hidden_act=["gelu"]), "hidden_act=.'gelu'. is not something"),
-        (short_segments, "token_type_embeddings.weight: wanted 1 x 24, found 1 x 23"),
         (changed(hidden_size="24"), "hidden_size='24'; it must be a whole number"),
         (
             index("../elsewhere.safetensors"),
             "names the shard '../elsewhere.safetensors', which is no file of its folder",
         ),
         (another_tokenizer, "its tokenizer .* pieces and 0 languages: these are not of"),
-        (
-            lambda folder: (folder / "sentencepiece.bpe.model").unlink(),
-            "no sentencepiece.bpe.model in",
-        ),
         (lambda folder: (folder / "model.safetensors").unlink(), "no weights in"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
     ],
@@ -258,14 +226,13 @@ def test_what_is_broken_is_said_and_nothing_written(folder, spoil, message, tmp_
 def test_a_model_that_transformers_computes_otherwise_is_refused(
     folder, tmp_path, capsys, monkeypatch
 ):
-    from xlingjax.convert.formats.names import Names
     from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 
     def swapped(config):
         modules = dict(XLM_ROBERTA.modules)
         query, key = (f"encoder/layers/attention/{name}" for name in ("query", "value"))
         modules[query], modules[key] = modules[key], modules[query]
-        return Names(modules)
+        return modules
 
     monkeypatch.setattr(XLM_ROBERTA, "names_of", swapped)
     assert main(["import", str(folder), "--to", str(tmp_path / "run")]) == 2
@@ -293,41 +260,6 @@ def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     for source in ("nobody/no-such-model", "./nowhere", "a b/c"):
         assert main(["import", source, "--to", str(tmp_path / "run")]) == 2
         assert f"error: {source}: no such folder, and the hub" in capsys.readouterr().err
-
-
-def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):
-    from xlingjax.config.recipe import read_recipe
-    from xlingjax.convert import import_model
-
-    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-    # Here without transformers and a process of its own; tests/workflows/test_adapt.py has both.
-    monkeypatch.setattr(
-        import_model,
-        "import_apart",
-        lambda source, run: import_model.import_model(source, str(run), False),
-    )
-    given = ["MONO=text/*", "DTYPE=float32"]
-    recipe = read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given])
-    run = recipe.bound["init_from"]
-    assert run.startswith(str(tmp_path / "cache" / "imported"))
-    assert (
-        recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
-    )
-    assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(
-        name=""
-    )
-    monkeypatch.undo()
-    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(import_model, "import_model", None)
-    assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
-    shutil.copytree(folder, tmp_path / "hf")
-    truncated(tmp_path / "hf")
-    with pytest.raises(
-        UserError, match="is no whole safetensors file"
-    ):  # as its own process says it
-        read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
-    with pytest.raises(UserError, match="hf: names no folder and no hub id"):
-        read_recipe(["adapt"], ["INIT_FROM=hf:", *given])
 
 
 def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):

@@ -134,20 +134,6 @@ def test_a_moved_vocabulary_is_the_same(folder, tmp_path):
     assert other.mask_id == 1 and other != vocabulary
 
 
-def test_the_same_ids_inside_tensorflow(folder):
-    tf = pytest.importorskip("tensorflow")
-    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
-
-    vocabulary = Vocabulary.load(folder)
-    theirs = SeqioVocabulary(vocabulary)
-    rows = tf.data.Dataset.from_tensor_slices(list(SENTENCES)).map(theirs.encode_tf)
-    for text, ids in zip(SENTENCES, rows.as_numpy_iterator(), strict=True):
-        assert ids.tolist() == vocabulary.encode(text)
-    assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [
-        vocabulary.encode(text) for text in SENTENCES
-    ]
-
-
 @pytest.mark.parametrize(
     "change, words",
     [

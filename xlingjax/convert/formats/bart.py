@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.family import (
     GELU,
     SWITCH,
@@ -24,10 +23,9 @@ from xlingjax.convert.formats.family import (
     projections,
     renamed,
     unfused,
-    within,
 )
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names, below
+from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
@@ -125,7 +123,7 @@ class Bart(Family):
             **settings,
         )
 
-    def names_of(self, config: ModelConfig) -> Names:
+    def names_of(self, config: ModelConfig) -> dict[str, str]:
         names = dict(self.modules)
         head = "head"
         if config.decoder_embeddings == "separate":
@@ -135,14 +133,14 @@ class Bart(Family):
             head = "decoder_head"
         if config.head == "tied":
             names[head] = BIAS
-        return Names(names)
+        return names
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         """The model whose head is as the bias there is. Raises UserError for a head that is not
         tied to the words that the decoder reads."""
         separate = config.decoder_embeddings == "separate"
         tied = {_PROJECTION: f"{_OF_DECODER}.weight"} if separate else self.tied
-        tensors = within(tensors, self.body, self.beside, tied)
+        tensors = self.within(tensors, tied)
         shapes = dict(tensors.shapes)
         if separate:
             # Neither side reads it.
@@ -163,11 +161,8 @@ class Bart(Family):
         return config, dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
     def unfit(self, config: ModelConfig) -> str:
-        """config: as our run has it, see `seq2seq_form`."""
-        others = [super().unfit(config), seq2seq_form.unlike(config)]
-        if config.head == "transform":
-            others.append("head='transform'")
-        return ", ".join(filter(None, others))
+        head = "head='transform'" if config.head == "transform" else ""
+        return ", ".join(filter(None, [super().unfit(config), head]))
 
     def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
         """Positions from row 2 on, a bias of the head in any case, and of tables that are not tied
@@ -274,29 +269,22 @@ class LanguageRows:
     @property
     def languages(self) -> tuple[str, ...]:
         """Of the run, index = id: `en` of `en_XX`, since runs have no regions."""
-        return tuple(code.partition("_")[0] for code in self._sorted)
-
-    @property
-    def theirs(self) -> np.ndarray:
-        """int32 [V]: the row there of each of ours."""
-        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
-        last = self.pieces - 1
-        codes = [last + self.codes.index(code) for code in self._sorted]
-        return np.array([*range(last), last + len(self.codes), *codes], np.int32)
-
-    @property
-    def _sorted(self) -> list[str]:
-        return sorted(self.codes)
+        return tuple(code.partition("_")[0] for code in sorted(self.codes))
 
     def reordered(self, model: Converted) -> Converted:
         """With the rows of its table of words as ours are."""
-        config = model.config.replace(language_tokens=len(self.codes))
+        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
+        last = self.pieces - 1
+        count = len(self.codes)
+        codes = sorted(self.codes)
+        theirs = [*range(last), last + count, *(last + self.codes.index(code) for code in codes)]
+        config = model.config.replace(language_tokens=count)
         embeddings: dict[str, Any] = model.params["embeddings"]
         # A copy, since `model` keeps its own.
         table_VD = embeddings["tokens"]["embedding"].copy()
-        table_VD[: config.vocab_size] = table_VD[self.theirs]
+        table_VD[: config.vocab_size] = table_VD[theirs]
         params = {**model.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}
-        note = NOTE.format(count=len(self.codes), first=self._sorted[0], last=self._sorted[-1])
+        note = NOTE.format(count=count, first=codes[0], last=codes[-1])
         return dataclasses.replace(model, config=config, params=params, notes=(*model.notes, note))
 
 

@@ -1,9 +1,8 @@
 """Hugging Face BERT (`Bert*`), multilingual BERT above all. The pooler and the head of
 next-sentence prediction have no counterpart here, segments only where a head reads pairs."""
 
-from xlingjax.convert.formats.family import TAGS_AND_SPANS, folded, moved, within
+from xlingjax.convert.formats.family import TAGS_AND_SPANS, Modules, moved
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
 from xlingjax.model.config import ModelConfig
@@ -53,19 +52,15 @@ class Bert(XlmRoberta):
     def offset_of(self, fields: Fields) -> int:
         return 0
 
-    def names_of(self, config: ModelConfig) -> Names:
+    def names_of(self, config: ModelConfig) -> Modules:
         names = super().names_of(config)
         if not config.segments:
             return names
-        return Names(
-            {**names.modules, "embeddings/segments": self.segments.removesuffix(".weight")}
-        )
+        return {**names, "embeddings/segments": self.segments.removesuffix(".weight")}
 
-    def usual(self, tensors: Tensors) -> Tensors:
-        tensors = within(tensors, self.body, self.beside, self.tied)
+    def pairs_in(self, tensors: Tensors) -> bool:
         pooled = {"classifier.weight", "bert.pooler.dense.weight"} <= {*tensors.shapes}
-        pairs = pooled or "qa_outputs.weight" in tensors.shapes
-        return folded(tensors, self.positions, self.segments, pairs=pairs)
+        return pooled or "qa_outputs.weight" in tensors.shapes
 
 
 BERT = Bert()

@@ -9,15 +9,12 @@ import argparse
 import itertools
 import pickle
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats import hugging_face
 from xlingjax.convert.formats.bart import FAIRSEQ_BART
 from xlingjax.convert.formats.ernie_m import PADDLE_ERNIE_M
 from xlingjax.convert.formats.family import Converted, converted
@@ -115,13 +112,6 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
 
 # ---- XLM -----------------------------------------------------------------------------------------
 
-# Those that the model depends on; the others are of its training and may be anything.
-_OPTIONS = (
-    *("emb_dim", "n_layers", "n_heads", "n_words", "n_langs", "use_lang_emb", "lang2id"),
-    *("dropout", "attention_dropout", "gelu_activation", "sinusoidal_embeddings", "asm"),
-    "use_memory",
-)
-
 
 def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
     """(the model, its options, the words in the order of their ids where the checkpoint has
@@ -130,7 +120,7 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
     params = _table(checkpoint.get("params")) if isinstance(checkpoint, dict) else None
     if params is None:
         raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
-    fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})
+    fields = Fields(path, params)
     # Product-key memories take the place of some feed-forward layers.
     fields.only("use_memory", False)
     decoder = {}
@@ -280,25 +270,24 @@ READERS: dict[str, Callable[[Path], Converted]] = {
 }
 
 
-def reader_of(source: Path) -> tuple[ModuleType, Path]:
-    """(`hugging_face` or this module, what its `read` and `params_of` take). source: a folder, or
-    the file of the weights. Raises UserError for a file of another kind, and for a folder with
-    several."""
+def weights_in(source: Path) -> Path:
+    """What is read of a folder or file: the file of the weights, or a folder of Hugging Face's.
+    Raises UserError for a file of another kind, and for a folder with several."""
     if source.is_file():
         if source.suffix not in READERS:
             raise UserError(
                 f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model"
             )
-        return sys.modules[__name__], source
+        return source
     paths = sorted(source.iterdir())
     files = [path for path in paths if path.suffix in READERS]
     suffixes = {path.suffix for path in paths}
-    of_transformers = ".safetensors" in suffixes or ".bin" in suffixes
     # A folder of the hub may hold its model for another program, too.
-    if not files or (of_transformers and (source / "config.json").is_file()):
-        return hugging_face, source
+    of_transformers = suffixes & {".safetensors", ".bin"} and (source / "config.json").is_file()
+    if not files or of_transformers:
+        return source
     if len(files) > 1:
         raise UserError(
             f"{source} holds {', '.join(path.name for path in files)}; give one of them"
         )
-    return sys.modules[__name__], files[0]
+    return files[0]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from xlingjax.convert.formats.bart import BART
-from xlingjax.convert.formats.family import Family
+from xlingjax.convert.formats.family import Family, counted
 from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.prophetnet import PROPHETNET
@@ -80,7 +80,6 @@ def exported(
         "model": dataclasses.asdict(config),
         "languages": list(languages),
         "labels": list(labels),
-        "vocabulary": {"layout": vocabulary.layout, "sha256": vocabulary.sha256},
     }
     # Cross-attention, word recovery and other heads, lost if only the class's tensors were written.
     beside = {name: np.asarray(flat[name]) for name in without}
@@ -200,10 +199,8 @@ def _resized(
     name: str, value: np.ndarray, leaf: jax.ShapeDtypeStruct, theirs: ModelConfig, ours: ModelConfig
 ) -> np.ndarray:
     """Ours may count positions from another row, and have other padding behind the words."""
-    if name.endswith(POSITIONS) and theirs.position_offset != ours.position_offset:
-        # No text reads the rows before the first position's.
-        before = np.zeros((ours.position_offset, ours.dim), np.float32)
-        return np.concatenate([before, value[theirs.position_offset :]])
+    if name.endswith(POSITIONS):
+        return counted(value, theirs.position_offset, ours.position_offset)
     if value.shape == leaf.shape:
         return value
     # Rows behind the words are padding, which training leaves out and no text reads.

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from xlingjax.convert.formats.bart import BART, LanguageRows, language_rows
+from xlingjax.convert.formats.bart import BART, language_rows
 from xlingjax.convert.formats.bert import BERT
 from xlingjax.convert.formats.ernie_m import ERNIE_M
 from xlingjax.convert.formats.family import Converted, Family, converted
@@ -46,8 +46,8 @@ class Foreign(Converted):
     """Of its language embedding or its language tokens, index = id."""
     labels: tuple[str, ...] = ()
     """Of the classes, in order; none where it does not tell."""
-    rows: LanguageRows | None = None
-    """Where the rows of its table are in another order than ours."""
+    as_there: Converted | None = None
+    """The same with the rows of its table in their order, where that is another."""
 
 
 def read(folder: Path) -> Foreign:
@@ -78,14 +78,15 @@ def read(folder: Path) -> Foreign:
     # Of spans the two classes are the ends of an answer, which have no names.
     if config.num_labels and config.classifier != "spans":
         labels = fields.labels()
+    as_there = None
     if rows:
+        as_there = model
         model = rows.reordered(model)
         languages = rows.languages
     elif config.has_languages:
         languages = XLM.languages_of(fields)
-    return Foreign(
-        **vars(model), vocabulary=vocabulary, languages=languages, labels=labels, rows=rows
-    )
+    more = {"vocabulary": vocabulary, "languages": languages, "labels": labels}
+    return Foreign(**vars(model), **more, as_there=as_there)
 
 
 def _fitted(

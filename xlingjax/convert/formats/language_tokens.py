@@ -17,19 +17,13 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.decoding import Decoding
 
 
-def names_of(languages: Sequence[str], vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Of the tokens, index = language id. Raises UserError where a piece has one."""
+def names_of(languages: Sequence[str]) -> tuple[str, ...]:
+    """Of the tokens, index = language id."""
     names = tuple(f"__{code}__" for code in languages)
     for codes in CODES.values():
         # Without the region: runs name languages by the code alone.
         if [*languages] == [name.partition("_")[0] for name in sorted(codes)]:
             names = tuple(sorted(codes))
-    taken = {*names} & {*vocabulary.pieces(range(vocabulary.size))}
-    if taken:
-        raise UserError(
-            f"the vocabulary has a piece {min(taken)!r}, which would be the name of a language's"
-            " token: train a vocabulary without it"
-        )
     return names
 
 
@@ -64,15 +58,14 @@ def writing_of(
     config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str], language: str, run: str
 ) -> Writing:
     """languages: of the run, index = id; language: that it is exported for, or a direction. Raises
-    UserError for a language that is not the run's, and for a piece with the name of a language
-    token."""
+    UserError for a language that is not the run's."""
     if not config.language_tokens:
         return Writing(vocabulary.eos_id, (), vocabulary.size)
     start = None
     if language or config.language_tokens == 1:
         _, written = direction_of(language, languages, run) if language else (0, 0)
         start = vocabulary.size + written
-    return Writing(start, names_of(languages, vocabulary), vocabulary.size)
+    return Writing(start, names_of(languages), vocabulary.size)
 
 
 def direction_of(language: str, languages: Sequence[str], run: str) -> tuple[int, int]:
@@ -90,22 +83,18 @@ def direction_of(language: str, languages: Sequence[str], run: str) -> tuple[int
     )
 
 
-BEAMS = 5
-"""As `xlingjax translate` has it by default."""
-
-
 def generation_config(
     config: ModelConfig, vocabulary: Vocabulary, start: int | None, never: Sequence[int]
 ) -> dict[str, Any]:
     """start: see `Writing`; never: ids that no text has."""
-    decoding = Decoding()
     longest = config.max_positions - config.position_offset
     fields = {
         # An n-stream decoder reads a position ahead.
         "max_new_tokens": longest - bool(config.streams),
-        "num_beams": BEAMS,
+        # As `xlingjax translate` has it by default.
+        "num_beams": 5,
         "early_stopping": False,
-        "length_penalty": decoding.length_penalty,
+        "length_penalty": Decoding().length_penalty,
         "pad_token_id": vocabulary.pad_id,
         "eos_token_id": vocabulary.eos_id,
         "suppress_tokens": [*never],

@@ -26,22 +26,6 @@ OF_WORDS = ("tokens/embedding", "head/bias")
 """How the names end of what has V rows there, and padded ones here."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """A family's table."""
-
-    modules: Mapping[str, str]
-    """{our module: theirs}, with "{n}" for the number of a layer."""
-    transposed: bool = True
-    """Their linear layers are [out, in]."""
-
-    def theirs(self, name: str) -> str | None:
-        """What they call our parameter; None: their model has no place for it."""
-        module, _, part = name.rpartition("/")
-        # Asked by module, since the parts of one (kernel and bias) stand or fall together.
-        return None if module not in self.modules else f"{self.modules[module]}.{_PARTS[part]}"
-
-
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
     """A table of modules with `ours` and `theirs` before its names."""
     return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
@@ -55,15 +39,13 @@ class Place:
     leaf: jax.ShapeDtypeStruct
     theirs: tuple[str, ...]
     """One for each layer, or one."""
+    layers: bool
+    """Ours has those of all layers."""
     shape: tuple[int, ...]
     """Of each of theirs."""
     transposed: bool
     rows: int | None
     """Of words; ours has more, padding."""
-
-    @property
-    def stacked(self) -> bool:
-        return "/layers/" in self.ours
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""
@@ -71,46 +53,41 @@ class Place:
         value = np.zeros(self.leaf.shape, np.float32)
         for layer, tensor in enumerate(tensors):
             # A view: it is filled in place.
-            part = value[: self.rows]
-            if self.stacked:
-                part = value[layer]
-            if self.transposed:
-                tensor = tensor.T
-            part[...] = tensor.reshape(part.shape)
+            part = value[layer] if self.layers else value[: self.rows]
+            part[...] = (tensor.T if self.transposed else tensor).reshape(part.shape)
         return value
 
     def to_theirs(self, value: np.ndarray) -> dict[str, np.ndarray]:
-        layers = [value[: self.rows]]
-        if self.stacked:
-            layers = value
         tensors = {}
+        layers = value if self.layers else [value[: self.rows]]
         for name, layer in zip(self.theirs, layers, strict=True):
+            tensor = layer.reshape(self.shape)
             if self.transposed:
                 tensor = layer.reshape(self.shape[::-1]).T
-            else:
-                tensor = layer.reshape(self.shape)
             # safetensors writes the memory as it lies, whatever the strides.
             tensors[name] = np.ascontiguousarray(tensor)
         return tensors
 
 
-def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place], list[str]]:
-    """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
-    as shapes."""
+def places(
+    modules: Mapping[str, str], config: ModelConfig, abstract: Any, transposed: bool = True
+) -> tuple[list[Place], list[str]]:
+    """(what of our parameters lies where in theirs, those that have no place there). modules:
+    {ours: theirs}, with "{n}" for the number of a layer; abstract: ours as shapes; transposed:
+    their linear layers are [out, in]."""
     table = []
     without = []
     for name, leaf in flattened(abstract).items():
-        theirs = names.theirs(name)
-        if theirs is None:
+        module, _, part = name.rpartition("/")
+        if module not in modules:
             without.append(name)
             continue
-        layers = (theirs,)
-        shape = tuple(leaf.shape)
-        if "/layers/" in name:
-            count, *shape_of_layer = leaf.shape
-            layers = tuple(theirs.replace("{n}", str(n)) for n in range(count))
-            shape = tuple(shape_of_layer)
-        transposed = False
+        theirs = f"{modules[module]}.{_PARTS[part]}"
+        layers = "/layers/" in name
+        shape = tuple(leaf.shape)[layers:]
+        numbers = range(leaf.shape[0] if layers else 1)
+        named = tuple(theirs.replace("{n}", str(n)) for n in numbers)
+        turned = False
         rows = None
         if name.endswith(OF_WORDS):
             # The padding is ours: their tables end with the last word.
@@ -122,13 +99,13 @@ def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place
             if name.endswith("attention/out/kernel"):
                 inputs = math.prod(shape[:-1])
             shape = (inputs, math.prod(shape) // inputs)
-            transposed = names.transposed
-            if transposed:
+            turned = transposed
+            if turned:
                 shape = shape[::-1]
         elif name.endswith("/bias"):
             # Ours has the heads apart here, too.
             shape = (math.prod(shape),)
-        table.append(Place(name, leaf, layers, shape, transposed, rows))
+        table.append(Place(name, leaf, named, layers, shape, turned, rows))
     return table, without
 
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.convert.formats.bart import LanguageRows
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
@@ -86,14 +85,13 @@ def compare(
     params: Any,
     vocabulary: Vocabulary,
     vocabulary_head: bool,
-    order: LanguageRows | None = None,
 ) -> str:
     """What was found of ours beside the model and the tokenizer that transformers opens in
     `folder`: the logits of its classifier, else of its vocabulary head (of a decoder's, which reads
     another sentence), else the states of every layer.
 
     A language embedding gets them in turn, and language tokens begin what a decoder reads in turn.
-    order: that of the rows there. Raises UserError where ids or numbers differ, and where
+    Raises UserError where ids or numbers differ, and where
     transformers is not installed or cannot open the folder.
     """
     transformers = interop()
@@ -117,7 +115,7 @@ def compare(
         # An accelerator may take fewer bits of float32.
         with jax.default_matmul_precision("highest"):
             ours = np.asarray(run(params, batch))
-        wanted = _theirs(theirs, batch, config, kind, order)
+        wanted = _theirs(theirs, batch, config, kind)
         if ours.ndim > 2:
             valid_BL = batch["decoder_pack_ids" if kind == "decoder" else "pack_ids"] > 0
             ours, wanted = ours[valid_BL], wanted[valid_BL]
@@ -210,11 +208,7 @@ def _fields_of(
 
 
 def _theirs(
-    theirs: Any,
-    batch: dict[str, np.ndarray],
-    config: ModelConfig,
-    kind: str,
-    order: LanguageRows | None,
+    theirs: Any, batch: dict[str, np.ndarray], config: ModelConfig, kind: str
 ) -> np.ndarray:
     """What is compared of their model, as `_ours` of ours: [B, L, ...] or [B, C]."""
     import torch
@@ -226,12 +220,7 @@ def _theirs(
         names["token_type_ids"] = "sides"
     if kind == "decoder":
         names["decoder_input_ids"] = "decoder_ids"
-    given = {}
-    for argument, name in names.items():
-        values = batch[name]
-        if order and argument.endswith("input_ids"):
-            values = order.theirs[values]
-        given[argument] = torch.tensor(values).long()
+    given = {argument: torch.tensor(batch[name]).long() for argument, name in names.items()}
     with torch.no_grad():
         if config.streams:
             computed = _by_steps(theirs, given)
@@ -244,7 +233,7 @@ def _theirs(
             if "start_logits" in output:
                 # Where an answer begins and ends, beside each other.
                 computed = torch.stack([output.start_logits, output.end_logits], -1)
-    return computed.numpy()[..., order.theirs] if order else computed.numpy()
+    return computed.numpy()
 
 
 def _ours(model, kind: str, params, batch):

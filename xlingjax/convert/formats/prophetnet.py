@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.family import GELU, Family, counted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
@@ -100,8 +99,7 @@ class ProphetNet(Family):
         )
 
     def unfit(self, config: ModelConfig) -> str:
-        """config: as our run has it, see `seq2seq_form`."""
-        others = [super().unfit(config), seq2seq_form.unlike(config)]
+        others = [super().unfit(config)]
         if config.decoder_embeddings == "separate":
             others.append("decoder_embeddings='separate'")
         # transformers has room for the keys of as many layers as the encoder has.

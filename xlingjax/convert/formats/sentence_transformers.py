@@ -207,15 +207,10 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     if own.normalize:
         kinds["2_Normalize"] = "Normalize"
-    modules = []
-    for number, (path, kind) in enumerate(kinds.items()):
-        module = {
-            "idx": number,
-            "name": str(number),
-            "path": path,
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        modules.append(module)
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds.items())
+    ]
     # Under the old keys, since the versions from 6 on read them, too.
     pooling: dict[str, Any] = {"word_embedding_dimension": config.dim}
     for key, mode in OLD_KEYS.items():
@@ -223,14 +218,10 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     pooling["include_prompt"] = True
     prompts = dict(own.prompts)
     if own.prefix and own.prefix not in prompts.values():
-        if prompts:
-            prompts["sentence"] = own.prefix
-        else:
-            # Two of the library's three ways to encode ask for a prompt of one of these names.
-            prompts["query"] = own.prefix
-            prompts["document"] = own.prefix
-    names = [name for name, text in prompts.items() if text == own.prefix]
-    default = names[0] if names else None
+        # Two of the library's three ways to encode ask for a prompt of one of these names.
+        names = ("sentence",) if prompts else ("query", "document")
+        prompts |= dict.fromkeys(names, own.prefix)
+    default = next((name for name, text in prompts.items() if text == own.prefix), None)
     return {
         MODULES: modules,
         POOLING: pooling,

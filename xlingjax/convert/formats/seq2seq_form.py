@@ -44,8 +44,8 @@ def form_of(config: ModelConfig) -> ModelConfig:
 
 
 def unlike(config: ModelConfig) -> str:
-    """The setting that no class has whatever is written; "": none."""
-    if config.norm_eps == NORM_EPS or config.norm_eps <= _NOTHING:
+    """The setting of an encoder-decoder that no class has whatever is written; "": none."""
+    if not config.decoder_layers or config.norm_eps == NORM_EPS or config.norm_eps <= _NOTHING:
         return ""
     return f"norm_eps={config.norm_eps!r}"
 

@@ -48,7 +48,10 @@ def open_tensors(folder: Path) -> Tensors:
     """Of model.safetensors or pytorch_model.bin, whole or in shards. Raises UserError for none, a
     damaged file, a pickle with more than tensors in it, and an index that points elsewhere."""
     # safetensors first: nothing in it can run.
-    for name, reader in ((SAFE, safetensors), (PICKLED, _pickled)):
+    for name, reader in (
+        (SAFE, safetensors),
+        (PICKLED, lambda path: of_torch(str(path), unpickled(path))),
+    ):
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return reader(folder / name)
@@ -103,10 +106,6 @@ def safetensors(path: Path) -> Tensors:
             return file.get_tensor(name)
 
     return Tensors(str(path), shapes, fetch)
-
-
-def _pickled(path: Path) -> Tensors:
-    return of_torch(str(path), unpickled(path))
 
 
 def unpickled(path: Path, known: Sequence[type] = ()) -> Any:

@@ -132,7 +132,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
             "type": "Metaspace",
             "replacement": SPACE,
             "prepend_scheme": "never",
-            "split": _split(normal),
+            # Words are cut one by one, which is faster, where no piece goes on into the next.
+            "split": SPACE in normal and not any(SPACE in piece[1:] for piece in normal),
         }
     return {
         "version": "1.0",
@@ -246,11 +247,6 @@ def _merges(proto) -> list[list[str]]:
             if first in score_of and second in score_of:
                 pairs.append([first, second])
     return pairs
-
-
-def _split(normal: set[str]) -> bool:
-    """Whether words can be cut one by one, which is faster: no piece goes on into the next word."""
-    return SPACE in normal and not any(SPACE in piece[1:] for piece in normal)
 
 
 # ---- normalization ----

@@ -11,7 +11,6 @@ import functools
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -56,16 +55,11 @@ def proto_of(vocabulary: Vocabulary) -> Any:
     characters."""
     from sentencepiece import sentencepiece_model_pb2
 
-    if vocabulary.model_bytes is None:
+    proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes or b"")
+    if vocabulary.model_bytes is None or proto.trainer_spec.model_type not in KINDS:
         raise UserError(
-            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone:"
-            " import the model with its sentencepiece.bpe.model beside it"
-        )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes)
-    if proto.trainer_spec.model_type not in KINDS:
-        raise UserError(
-            "the vocabulary is a SentencePiece model of words or characters; give a unigram or"
-            " bpe one"
+            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models of unigram or"
+            " bpe alone: import the model with its sentencepiece.bpe.model beside it"
         )
     return proto
 
@@ -124,15 +118,6 @@ def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
 # --- extend ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Extension:
-    vocabulary: Vocabulary
-    spelt: int
-    """New pieces that old ones could spell: only these can change how old text is cut."""
-    left_out: int
-    """Such pieces that the old text would have used."""
-
-
 def extend(
     old: Vocabulary,
     by_language: Mapping[str, Sequence[Text]],
@@ -144,7 +129,7 @@ def extend(
     sentences: int = 1_000_000,
     seed: int = 0,
     threads: int = 2,
-) -> Extension:
+) -> Vocabulary:
     """`old` with `pieces` more behind its own, learnt on the text by SentencePiece of the same kind
     and normalisation.
 
@@ -160,8 +145,9 @@ def extend(
     kind = KINDS[proto.trainer_spec.model_type]
     known = {piece.piece for piece in proto.pieces}
     sample, _ = smoothed_sample(by_language, alpha, sentences, seed)
-    # Kept in memory, since it may be learnt from several times.
-    lines = list(_normalised(old, sample))
+    # As the vocabulary reads them, so that any rule of normalisation is the new pieces' too. In
+    # memory, since they may be learnt from several times.
+    lines = [old.normalized(line).strip() for line in sample]
 
     @functools.cache
     def learnt(size: int) -> list[tuple[str, float]]:
@@ -199,7 +185,7 @@ def extend(
         if kind == "bpe":
             unwanted |= _never_made(old, extended, names)
         if not unwanted:
-            return Extension(extended, len(spelt), len(left_out))
+            return extended
         left_out |= unwanted
 
 
@@ -209,16 +195,6 @@ def _never_made(old: Vocabulary, extended: Vocabulary, pieces: Sequence[str]) ->
     first = old.size - (old.layout == "xlmr")
     made = enumerate(zip(pieces, spellings(extended, pieces), strict=True), first)
     return {piece for row, (piece, rows) in made if len(piece) > 1 and rows != [row]}
-
-
-def _normalised(vocabulary: Vocabulary, lines: Iterable[str]) -> Iterator[str]:
-    """As the vocabulary reads them, so that any rule of normalisation is the new pieces' too."""
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model_bytes)
-    for chunk in chunks(lines):
-        for line in processor.normalize(chunk):
-            yield line.replace(SPACE, " ").strip()
 
 
 def _learnt(
@@ -328,29 +304,25 @@ def trim(
     def needed(i: int) -> list[int]:
         return [i] if is_unigram else _merged_through(proto.pieces[i].piece, rows, scores)
 
-    keep = must.copy()
-    for i in np.flatnonzero(counts >= min_count):
-        keep[needed(i)] = True
-    # Rows that are no piece of the SentencePiece model, as <pad> and <mask> of layout "xlmr".
-    beside = old.size - len(normal)
-    if size is not None and keep.sum() + beside > size:
-        room = size - beside - int(must.sum())
-        if room < 0:
-            raise UserError(
-                f"--size {size}: {size - room} rows are special pieces and characters, which stay;"
-                " give at least so many, or --drop_characters"
-            )
-        keep = must.copy()
-        # Stable, so that of pieces equally frequent the one with the lower id stays.
-        for i in np.argsort(-counts, kind="stable"):
-            # Counts fall from here on.
-            if counts[i] < min_count or room == 0:
-                break
-            # A merge is worth its room only with all that lead to it.
-            added = [j for j in needed(i) if not keep[j]]
-            if len(added) <= room:
-                keep[added] = True
-                room -= len(added)
+    room = len(normal)
+    if size is not None:
+        # Rows that are no piece of the SentencePiece model, as <pad> and <mask> of layout "xlmr".
+        room = size - (old.size - len(normal)) - int(must.sum())
+    if room < 0:
+        raise UserError(
+            f"--size {size}: {size - room} rows are special pieces and characters, which stay;"
+            " give at least so many, or --drop_characters"
+        )
+    keep = must
+    # Stable, so that of pieces equally frequent the one with the lower id stays.
+    for i in np.argsort(-counts, kind="stable"):
+        if counts[i] < min_count:
+            break
+        # A merge is worth its room only with all that lead to it.
+        added = [j for j in needed(i) if not keep[j]]
+        if len(added) <= room:
+            keep[added] = True
+            room -= len(added)
     pieces = list(itertools.compress(proto.pieces, keep))
     return _rewritten(proto, pieces, old.layout)
 

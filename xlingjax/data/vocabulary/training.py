@@ -250,15 +250,25 @@ def vocabulary_report(
     return report
 
 
-def format_report(report: Mapping[str, Mapping[str, Any]]) -> str:
-    """The report as a table for the terminal."""
-    lines = [
-        f"{'language':<10}{'sentences':>11}{'pieces':>9}{'unknown':>10}"
-        f"{'fertility':>11}{'per char':>10}"
-    ]
-    for language, row in report.items():
-        lines.append(
-            f"{language:<10}{row['sentences']:>11,}{row['pieces']:>9,}{row['unknown_rate']:>10.3%}"
-            f"{row['fertility']:>11.2f}{row['pieces_per_character']:>10.3f}"
-        )
+_COLUMNS = {
+    "sentences": ",",
+    "pieces": ",",
+    "unknown_rate": ".3%",
+    "fertility": ".2f",
+    "pieces_per_character": ".3f",
+}
+
+
+def format_report(
+    report: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
+    """The report as a table for the terminal. before: that of another vocabulary, beside it."""
+    lines = ["language  " + "".join(f"{name:>21}" for name in _COLUMNS)]
+    for language in report:
+        line = f"{language:<10}"
+        for name, form in _COLUMNS.items():
+            cells = [format(one[language][name], form) for one in (before or report, report)]
+            # Sentences are the same for both.
+            line += f"{' -> '.join(dict.fromkeys(cells)):>21}"
+        lines.append(line)
     return "\n".join(lines)
