@@ -10,7 +10,6 @@ import pytest
 
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.parity import SENTENCES
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding
@@ -24,20 +23,6 @@ from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 LANGUAGES = ("de", "en", "ru")
 LINES = ["The lake is cold.", "Das Wasser", "сегодня"]
 SIZES = dict(layers=2, decoder_layers=2, dim=24, heads=4, ffn=40, max_positions=90, init_std=0.3)
-
-
-@pytest.fixture(scope="module")
-def vocabularies(tmp_path_factory):
-    from xlingjax.data.vocabulary.training import train_vocabulary
-
-    folder = tmp_path_factory.mktemp("vocabularies")
-    small_xlmr.tokenizer_model(folder)
-    (folder / "text.en.txt").write_text("\n".join(SENTENCES * 4) + "\n", encoding="utf-8")
-    train_vocabulary(
-        folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0
-    )
-    xlmr = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
-    return {"xlmr": xlmr, "xlm": Vocabulary.load(folder / "xlm")}
 
 
 def run_of(folder, vocabulary, name, **options):

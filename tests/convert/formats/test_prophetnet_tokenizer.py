@@ -2,7 +2,6 @@
 WordPiece."""
 
 import json
-import shutil
 
 import jax
 import numpy as np
@@ -14,7 +13,6 @@ from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
-from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
@@ -163,18 +161,3 @@ def test_english_prophetnet_is_word_piece(short, english, tmp_path, capsys):
     assert main(["import", str(english), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "logits of the next piece: largest difference" in told and "no tokenizer" not in told
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("prophetnet", "its tokenizer cannot be read"),
-        (CROSS_LINGUAL, "is not a SentencePiece model"),
-    ],
-)
-def test_a_file_of_the_other_kind_is_refused(kind, message, cross_lingual, english, tmp_path):
-    shutil.copy(
-        (cross_lingual if kind == "prophetnet" else english) / PROPHETNET, tmp_path / PROPHETNET
-    )
-    with pytest.raises(UserError, match=message):
-        vocabulary_of(tmp_path, kind)

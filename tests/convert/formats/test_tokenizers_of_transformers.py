@@ -183,23 +183,6 @@ def test_unigram_of_every_shape(shape, kind, tmp_path):
     assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
 
 
-def test_a_bare_metaspace_and_nameless_roles(tmp_path):
-    """As e5-small has it; the folder does not name its special tokens."""
-    told = unigram_file(*SHAPES["e5"])
-    told["pre_tokenizer"] = told["pre_tokenizer"]["pretokenizers"][0]
-    folder = folder_of(tmp_path, told, "XLMRobertaTokenizer", {})
-    vocabulary = vocabulary_of(folder)
-    assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
-    ids, spans = vocabulary.encode_with_spans("Das Wasser ist kalt")
-    begins = [vocabulary.begins_word()[i] for i in ids]
-    assert begins.count(True) == 4 and not any(
-        vocabulary.begins_word()[i] for i in vocabulary.special_ids
-    )
-    assert vocabulary.decode(ids) == "Das Wasser ist kalt" and spans[-1][1] == len(
-        "Das Wasser ist kalt"
-    )
-
-
 def test_tokens_that_were_added_to_the_pieces(tmp_path):
     """Beside sentencepiece.bpe.model, which cannot say them: they are one id, and the model's own
     stays for others."""

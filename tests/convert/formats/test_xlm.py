@@ -269,17 +269,3 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
     assert type(exported).__name__ == "XLMTokenizer"
     assert exported("Das Wasser ist kalt.")["input_ids"] == [1, *ids, 1]
     assert read(out).vocabulary == vocabulary
-
-
-def test_byte_pair_codes_that_are_not_theirs_are_found_out(
-    of_fastbpe, tmp_path, monkeypatch, capsys
-):
-    from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
-
-    monkeypatch.setattr(FastBpeVocabulary, "_plain", lambda self, text: text)
-    assert main(["import", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
-    assert (
-        "its tokenizer and the vocabulary read here differ on 'Das Wasser"
-        in capsys.readouterr().err
-    )
-    assert not (tmp_path / "run").exists()

@@ -12,7 +12,6 @@ from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
-from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 PARAMS = dict(
     emb_dim=24,
@@ -174,15 +173,6 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
         if not name.endswith("pred_layer.proj.weight")
     }
     foreign.assert_same_bits(foreign.back(XLM_SEQ2SEQ, found), names)
-
-
-def test_a_payload_is_refused_and_not_run(tmp_path):
-    torch.save({"model": {}, "params": {"n_langs": Payload(tmp_path / "ran")}}, tmp_path / "x.pth")
-    with pytest.raises(
-        UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
-    ):
-        checkpoints.params_of(tmp_path / "x.pth")
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

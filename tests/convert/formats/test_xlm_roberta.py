@@ -262,27 +262,6 @@ def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
         assert f"error: {source}: no such folder, and the hub" in capsys.readouterr().err
 
 
-def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):
-    import huggingface_hub
-
-    from xlingjax.convert.import_model import located
-
-    request = []
-
-    def fetch(source, allow_patterns):
-        request.append((source, any(".bin" in pattern for pattern in allow_patterns)))
-        return str(tmp_path)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    assert located("someone/model") == tmp_path and request == [
-        ("someone/model", False),
-        ("someone/model", True),
-    ]
-    (tmp_path / "model-00001-of-00002.safetensors").touch()
-    request.clear()
-    assert located("someone/model") == tmp_path and request == [("someone/model", False)]
-
-
 def test_safetensors_are_read_without_torch(folder, monkeypatch):
     import sys
 

@@ -235,19 +235,6 @@ def test_what_is_rewritten_is_aligned_by_what_is_not():
     assert aligned("ab", "abc", lambda c: c)[-1] == (2, 2)
 
 
-def test_the_piece_after_one_that_ends_a_word_begins_one(vocabulary):
-    ends = vocabulary.begins_word()
-    assert vocabulary.marks_ends and ends[vocabulary.unk_id] and not ends[vocabulary.mask_id]
-    assert [
-        name
-        for name, end in zip(vocabulary.pieces(range(vocabulary.size)), ends, strict=True)
-        if end
-    ] == [
-        "<unk>",
-        *(name for name in vocabulary.pieces(range(vocabulary.size)) if name.endswith("</w>")),
-    ]
-
-
 def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
     for name, content in vocabulary.files().items():
         (tmp_path / name).write_bytes(content)

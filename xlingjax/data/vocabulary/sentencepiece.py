@@ -80,6 +80,11 @@ class Vocabulary:
     `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
     """
 
+    bos_id: int
+    eos_id: int
+    pad_id: int
+    unk_id: int
+    mask_id: int
     model_bytes: bytes | None
     marks_ends = False
     pair_separators = 3
