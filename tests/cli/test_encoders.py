@@ -335,12 +335,6 @@ def best_layer(run):
 def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
     assert main.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
-    slot = sum(
-        leaf.size for leaf in jax.tree.leaves(before.params["encoder"]["layers"]["cross_attention"])
-    )
-    assert (
-        f"{slot:,} parameters of the cross-attention plugged out" in capsys.readouterr().out
-    )  # from what is written
     assert (
         not after.model.config.cross_attention
         and "cross_attention" not in after.params["encoder"]["layers"]

@@ -64,8 +64,8 @@ def test_the_whole_folder_goes_to_a_private_repository_in_one_commit(hub, tmp_pa
     [
         ("model", "--push model: give USER/NAME"),
         ("a/b/c", "--push a/b/c: give USER/NAME"),
-        ("me/mo del", "--push me/mo del: Repo id must use"),
-        ("me/-model", "--push me/-model: Repo id"),
+        ("me/mo del", "--push me/mo del: give USER/NAME"),
+        ("me/-model", "--push me/-model: give USER/NAME"),
     ],
 )
 def test_an_impossible_name_is_refused_before_the_export(name, message, hub, capsys):

@@ -111,69 +111,6 @@ def test_a_published_classifier_is_scored_as_it_is(
     assert by_language["de"]["accuracy"] == pytest.approx(100 * right)
 
 
-@pytest.mark.long
-def test_names_that_do_not_tell_are_refused_and_can_be_given(files, tmp_path, monkeypatch, capsys):
-    saved(
-        tmp_path / "hf",
-        "xlm_roberta",
-        "XLMRobertaForSequenceClassification",
-        {i: f"LABEL_{i}" for i in range(3)},
-    )
-    imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    given = (f"hf:{tmp_path / 'hf'}",)
-    status, told, found = scored(capsys, tmp_path / "a", files, *given)
-    assert status == 2 and not found
-    assert (
-        "the head's LABEL_0, LABEL_1, LABEL_2 ..." in told
-        and "in the order of the head's by --labels" in told
-    )
-    status, told, found = scored(
-        capsys, tmp_path / "b", files, *given, "--labels", "yes", "no", "neutral"
-    )
-    assert status == 2 and "has contradiction entailment neutral: give each once" in told
-    status, told, found = scored(capsys, tmp_path / "c", files, *given, "--labels", *OURS)
-    records = read(task_named("xtreme/xnli"), files / "xtreme", "test", "ru")
-    assert status == 0 and found["ru"] == theirs(tmp_path / "hf", records, OURS)
-
-
-def test_an_order_that_the_names_contradict_is_refused(files, tmp_path, monkeypatch, capsys):
-    saved(tmp_path / "hf", "xlm_roberta", "XLMRobertaForSequenceClassification", NLI)
-    imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    given = f"hf:{tmp_path / 'hf'}", "--labels", *OURS[::-1]
-    status, told, _ = scored(capsys, tmp_path / "out", files, *given)
-    assert (
-        status == 2
-        and "the head's are NEUTRAL contradiction Entailment, in this order: leave it out" in told
-    )
-    assert (
-        main.main(["evaluate", *map(str, given), "--suite", "xtreme", "--data", "d", "--to", "o"])
-        == 2
-    )
-    assert "--labels" in capsys.readouterr().err
-
-
-def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monkeypatch, capsys):
-    """An import has no config.gin; macros that would change nothing are refused."""
-    saved(tmp_path / "hf", "xlm_roberta", "XLMRobertaForSequenceClassification", NLI)
-    imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    given, seen = [f"hf:{tmp_path / 'hf'}"], []
-
-    def predict(run, task, records, language, reading, *more):
-        seen.append((run.model.config.dtype, reading.length, reading.apart, task.labels))
-        return [record.label for record in records]
-
-    monkeypatch.setattr("xlingjax.workflows.tasks.scores.predict", predict)
-    assert scored(capsys, tmp_path / "a", files, *given)[0] == 0
-    assert scored(capsys, tmp_path / "b", files, *given, "--gin.DTYPE=bfloat16")[0] == 0
-    assert {*seen[:3]} == {("float32", 64, True, OURS)} and {*seen[3:]} == {
-        ("bfloat16", 64, True, OURS)
-    }
-    status, told, _ = scored(capsys, tmp_path / "c", files, *given, "--gin.DTYPE=bf16")
-    assert status == 2 and "dtype='bf16': 'float32', 'bfloat16' or 'float16' (did" in told
-    status, told, _ = scored(capsys, tmp_path / "d", files, *given, "--gin.TRAIN_STEPS=5")
-    assert status == 2 and "--gin.TRAIN_STEPS: --mixture trains nothing, and reads LENGTH," in told
-
-
 @pytest.mark.parametrize(
     "family, kind",
     [

@@ -119,14 +119,11 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
 
 
 def _row_options(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "new rows: mean of the old pieces that spell it; of pieces in like company; as in an"
-        " untrained model"
-    )
+    text = "new rows: mean of the old pieces that spell it; as in an untrained model"
     parser.add_argument(
         "--initialise",
         default="mean",
-        choices=("mean", "overlap", "random"),
+        choices=("mean", "random"),
         help=text + " (default %(default)s)",
     )
     parser.add_argument("--seed", type=seed, default=0)

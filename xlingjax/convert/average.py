@@ -49,24 +49,14 @@ def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
     there = checkpoint_steps(Path(run) / "checkpoints")
     if not there:
         raise no_checkpoint(Path(run))
-    names = ", ".join(map(str, there))
     if last is not None and steps:
         raise UserError("--last and --steps both say which checkpoints; leave out either")
-    missing = sorted({*steps} - {*there})
-    if missing:
-        raise UserError(
-            f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run"
-            " keeps its last KEEP_CHECKPOINTS"
-        )
-    if steps:
+    if steps and {*steps} <= {*there}:
         return sorted({*steps})
-    if last is None or last < 1:
-        raise UserError(
-            f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000"
-        )
-    if last > len(there):
-        raise UserError(
-            f"--last {last}: {run} has {len(there)} checkpoints (steps {names}); ask for fewer, or"
-            f" train with KEEP_CHECKPOINTS={last}"
-        )
-    return there[-last:]
+    if last and 0 < last <= len(there):
+        return there[-last:]
+    given = f"--steps {','.join(map(str, steps))}" if steps else f"--last {last}"
+    raise UserError(
+        f"{given}: {run} has the checkpoints {', '.join(map(str, there))}; name some of them, or"
+        " train with more KEEP_CHECKPOINTS"
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from xlingjax.errors import UserError
-from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
@@ -28,16 +28,10 @@ def plug_out(run: str, output: str) -> str:
             f"{run} has no cross-attention to plug out: it is model {trained.model.config.name}"
             " without it"
         )
-    # A copy: the run's own tree is counted below.
-    layers = dict(trained.params["encoder"]["layers"])
-    del layers[SLOT]
-    params = _with_layers(trained.params, layers)
-    _write(run, output, trained.model.config.replace(cross_attention=False), params)
-    removed = _size(trained.params) - _size(params)
-    return (
-        f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as"
-        " they were"
-    )
+    layers = {k: v for k, v in trained.params["encoder"]["layers"].items() if k != SLOT}
+    plain = trained.model.config.replace(cross_attention=False)
+    _write(run, output, plain, trained.params, layers)
+    return f"{output}: the cross-attention plugged out, all other parameters as they were"
 
 
 def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> str:
@@ -53,38 +47,33 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
     whole = config.replace(cross_attention=True)
     if source:
         donor = open_run(source)
-        added = _slot_of(donor, source)
+        if not donor.model.config.cross_attention:
+            raise UserError(
+                f"{source} has no cross-attention to take; name the workdir of a VECO run"
+            )
+        added = donor.params["encoder"]["layers"][SLOT]
         origin = source
         theirs = donor.model.config
         # Weights that were trained on the one query mean nothing for the other.
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         wanted = build_model(whole).abstract()["encoder"]["layers"][SLOT]
-        if _shapes(wanted) != _shapes(added):
+        # Shapes are the same in both orders of the norm.
+        if _shapes(wanted) != _shapes(added) or theirs.norm_order != config.norm_order:
             raise UserError(
-                f"the cross-attention of {source} does not fit {run}: the models differ in layers"
-                " or width"
-            )
-        # Shapes are the same in both orders, so only the configuration tells.
-        if theirs.norm_order != config.norm_order:
-            raise UserError(
-                f"the cross-attention of {source} does not fit {run}: it was trained with"
-                f" norm_order={theirs.norm_order} and is to stand in a model with"
-                f" {config.norm_order}; give another --source"
+                f"the cross-attention of {source} does not fit {run}: the models differ in layers,"
+                " width or norm_order; give another --source"
             )
     else:
         drawn = jax.jit(build_model(whole).init)(jax.random.key(seed))
         added = drawn["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
     layers = {**trained.params["encoder"]["layers"], SLOT: added}
-    params = _with_layers(trained.params, layers)
-    _write(run, output, whole, params)
-    return (
-        f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters"
-        " as they were"
-    )
+    _write(run, output, whole, trained.params, layers)
+    return f"{output}: cross-attention from {origin} plugged in, all others as they were"
 
 
-def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
+def _write(run: str, output: str, config: ModelConfig, params: Any, layers: Any) -> None:
+    params = {**params, "encoder": {**params["encoder"], "layers": layers}}
     changed = {
         "cross_attention": config.cross_attention,
         "cross_attention_query": config.cross_attention_query,
@@ -92,19 +81,5 @@ def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
     write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
 
-def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "encoder": {**params["encoder"], "layers": layers}}
-
-
-def _slot_of(trained: TrainedRun, run: str) -> Any:
-    if not trained.model.config.cross_attention:
-        raise UserError(f"{run} has no cross-attention to take; name the workdir of a VECO run")
-    return trained.params["encoder"]["layers"][SLOT]
-
-
 def _shapes(params: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.shape, params)
-
-
-def _size(params: Any) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -12,7 +12,6 @@ import numpy as np
 from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
 from xlingjax.convert.formats.exported import (
     BESIDE,
-    DESCRIPTION,
     POSITIONS,
     WEIGHTS,
     Exported,
@@ -22,7 +21,7 @@ from xlingjax.convert.formats.exported import (
     restored,
     without_beside,
 )
-from xlingjax.convert.formats.hugging_face import OURS, TOKENIZER_OF_RUN
+from xlingjax.convert.formats.hugging_face import DESCRIPTION, OURS, TOKENIZER_OF_RUN
 from xlingjax.convert.formats.language_tokens import (
     Writing,
     direction_of,
@@ -61,10 +60,9 @@ def export_model(
     `output`. Returns what was done.
 
     The folder is read back, which must give the same bits, and its logits compared with those that
-    transformers computes of it (`verify`), before it gets its name; an encoder-decoder's texts,
-    too. language: where the model embeds languages and the class there does not, the one that all
-    texts will be of; of an encoder-decoder that of its sources and, behind a hyphen, that of what
-    it writes. licence, base,
+    transformers computes of it (`verify`), before it gets its name. language: where the model
+    embeds languages and the class there does not, the one that all texts will be of; of an
+    encoder-decoder that of its sources and, behind a hyphen, that of what it writes. licence, base,
     name (that of the folder), before_after (rows "figure", "before", "after"): of the model card.
     head: of a model with heads of several tasks, the one that is written. Raises UserError, and
     writes nothing.
@@ -101,30 +99,37 @@ def export_model(
         del read_back
         if verify:
             # transformers computes nothing of what lies beside its files.
-            of_class = (folder, *without_beside(config, params, made), trained.vocabulary)
-            compared = parity.compare(*of_class, made.vocabulary_head)
-            if not compared.same:
-                raise UserError(
-                    f"what transformers computes of {run} as exported is not {run}: {compared}"
-                )
-            notes.append(str(compared))
-            if writing:
-                notes.append(parity.compare_texts(*of_class, writing.starts, writing.tokens))
+            config, params = without_beside(config, params, made)
+            notes.append(
+                parity.compare(folder, config, params, trained.vocabulary, made.vocabulary_head)
+            )
         else:
             notes.append("not compared with transformers (--unverified)")
-        _write_card(
-            folder,
-            run,
+        run_folder, _ = run_and_checkpoint(run)
+        workdir = read_run(run_folder)
+        # An imported model has no recipe.
+        if workdir.config:
+            (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
+        languages = workdir.languages
+        if language:
+            both = dict.fromkeys(direction_of(language, languages, run))
+            languages = [languages[number] for number in both]
+        # A start that depends on the language is said in the call: the first, as an example.
+        start = writing.tokens[0] if writing and writing.start is None else ""
+        card = model_card(
+            workdir,
+            step_of(find_checkpoint(run).name) or 0,
             name or Path(output).absolute().name,
             made.described,
-            language,
+            languages,
             notes,
             licence,
             base,
             before_after,
             trained.sentences,
-            writing,
+            start,
         )
+        (folder / "README.md").write_text(card, encoding="utf-8")
     first = f"{output}: {made.architecture}, {total:,} parameters, from {run}"
     return "\n".join([first, *notes])
 
@@ -151,15 +156,9 @@ def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
     if not config.task_labels and not head:
         return trained
     if not config.labels_of(head):
-        message = f"{run} has no heads of several tasks; leave it out"
-        if config.task_labels:
-            message = (
-                f"{run} has the heads of {_heads(config)}: `xlingjax export --head NAME` writes one"
-                " of them"
-            )
-        if head:
-            message = f"--head {head}: {message}"
-        raise UserError(message)
+        raise UserError(
+            f"--head {head or 'NAME'}: name one of the heads of {run} ({_heads(config) or 'none'})"
+        )
     params = dict(trained.params)
     # Under the name that a model with one head has.
     params["classifier"] = params.pop("classifiers")[head]
@@ -176,51 +175,32 @@ def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any,
     """(model, its parameters in NumPy, what was done)."""
     config = trained.model.config
     params = jax.tree.map(np.asarray, trained.params)
-    if not config.has_languages or (embeds_languages(config) and not language):
+    codes = trained.languages
+    # It refuses by the settings of the run, so that its message names none that is made here.
+    embedded_there = embeds_languages(config)
+    if not config.has_languages:
         if language and not config.language_tokens:
             raise UserError(f"--language {language}: {run} embeds no languages; leave it out")
         return config, params, []
-    if config.decoder_layers:
-        return _in_direction(trained, params, language, run)
     if language:
-        if language not in trained.languages:
-            raise UserError(
-                f"--language {language}: {run} has the languages {', '.join(trained.languages)};"
-                " give one of them"
-            )
-        config, params = in_language(config, params, trained.languages.index(language))
-        note = f"for texts in {language} alone: its language embedding is part of the positions"
+        read, written = direction_of(language, codes, run)
+        if read != written and not config.decoder_layers:
+            raise UserError(f"--language {language}: {run} writes nothing; give the one it reads")
+        config, params = in_language(config, params, read, written)
+        texts = f"in {language}" if read == written else f"from {codes[read]} to {codes[written]}"
+        note = f"for texts {texts} alone: language embeddings are part of the positions"
         return config, params, [note]
+    if embedded_there:
+        return config, params, []
     # ERNIE-M's released weights have no such table: it serves the training and starts from nothing.
-    if config.language_init == "zero":
+    if config.language_init == "zero" and not config.decoder_layers:
         note = "the language embedding, of training alone (ERNIE-M), is left out of the states"
         return config, params, [note]
     raise UserError(
-        f"{run} embeds languages, and the class of transformers does not: --language CODE exports"
-        f" it for texts of one ({', '.join(trained.languages)}), or train with"
+        f"{run} embeds languages, and the class of transformers does not: export it for one of"
+        f" {', '.join(codes)} with --language CODE (an encoder-decoder: FROM-TO), or train with"
         " LANGUAGE_EMBEDDING=False"
     )
-
-
-def _in_direction(
-    trained: TrainedRun, params: Any, language: str, run: str
-) -> tuple[Any, Any, list[str]]:
-    """Of an encoder-decoder that embeds languages. Raises UserError where none are given."""
-    if not language:
-        raise UserError(
-            f"{run} embeds languages, and the class of transformers does not: --language FROM-TO"
-            f" exports it for one direction of {', '.join(trained.languages)}, or train with"
-            " LANGUAGE_EMBEDDING=False and LANGUAGE_TOKENS=True"
-        )
-    read, written = direction_of(language, trained.languages, run)
-    # A class refuses by the settings of the run, so that its message names none that is made here.
-    embeds_languages(trained.model.config)
-    config, params = in_language(trained.model.config, params, read, written)
-    note = (
-        f"for texts from {trained.languages[read]} to {trained.languages[written]} alone: their"
-        " language embeddings are part of each side's positions"
-    )
-    return config, params, [note]
 
 
 def _write(
@@ -271,60 +251,11 @@ def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -
         return []
     reason = sentence_transformers.unwritten(own, config)
     if reason:
-        return [
-            "its sentence vectors are not written for sentence-transformers, which has none of"
-            f" these: {reason}"
-        ]
+        return [f"its sentence vectors are not written: sentence-transformers has none by {reason}"]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
         write_json(folder / name, value)
     return [f"sentence-transformers opens it: the last layer, {own.said()}"]
-
-
-def _write_card(
-    folder: Path,
-    run: str,
-    name: str,
-    described: Mapping[str, Any],
-    language: str,
-    notes: Sequence[str],
-    licence: str,
-    base: str,
-    before_after: Sequence[Mapping[str, Any]],
-    sentences: Sentences | None,
-    writing: Writing | None,
-) -> None:
-    """The model card, and the recipe of the run. language: the one that the model is for, where it
-    is for one alone."""
-    run_folder, _ = run_and_checkpoint(run)
-    workdir = read_run(run_folder)
-    # An imported model has no recipe.
-    if workdir.config:
-        (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-    languages = [language] if language else workdir.languages
-    start = ""
-    if writing:
-        # One that depends on the language is said in the call; that of the first, as an example.
-        if writing.start is None:
-            start = writing.tokens[0]
-        if language:
-            codes = read_run_record(run)["languages"]
-            of_both = direction_of(language, codes, run)
-            languages = [codes[number] for number in dict.fromkeys(of_both)]
-    text = model_card(
-        workdir,
-        step_of(find_checkpoint(run).name) or 0,
-        name,
-        described,
-        languages,
-        notes,
-        licence,
-        base,
-        before_after,
-        sentences,
-        start,
-    )
-    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:

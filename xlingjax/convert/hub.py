@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.machine import first_line
 
 
 class Upload:
@@ -17,17 +18,17 @@ class Upload:
         try:
             # Here, since a folder on disk needs no package for it.
             import huggingface_hub
-            from huggingface_hub.errors import HFValidationError
             from huggingface_hub.utils import validate_repo_id
         except ImportError:
             raise UserError(f"--push {name} needs pip install 'xlingjax[interop]'") from None
-        if name.count("/") != 1:
-            raise UserError(f"--push {name}: give USER/NAME, or ORGANISATION/NAME, as on the hub")
         try:
             validate_repo_id(name)
-        except HFValidationError as error:
-            first = str(error).splitlines()[0]
-            raise UserError(f"--push {name}: {first}") from None
+            _, _ = name.split("/")
+        except ValueError as error:
+            raise UserError(
+                f"--push {name}: give USER/NAME, or ORGANISATION/NAME, as on the hub"
+                f" ({first_line(error)})"
+            ) from None
         if not huggingface_hub.get_token():
             raise UserError(
                 f"--push {name}: the hub wants a token: `hf auth login`, or set HF_TOKEN to one"
@@ -49,9 +50,8 @@ class Upload:
             )
         # No way to the hub is an HTTPError or an OSError, by the hub's version.
         except (HfHubHTTPError, HTTPError, OSError) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(
-                f"--push {self._name}: {lines[0]}; {folder} is whole: `hf upload {self._name}"
-                f" {folder}` sends it"
+                f"--push {self._name}: {first_line(error)}; {folder} is whole: `hf upload"
+                f" {self._name} {folder}` sends it"
             ) from None
         return f"pushed to {commit.commit_url}"

@@ -11,14 +11,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from xlingjax import __version__
-from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
-from xlingjax.convert.formats.checkpoints import reader_of
+from xlingjax.convert.formats import checkpoints, hugging_face, parity, sentence_transformers
+from xlingjax.convert.formats.checkpoints import weights_in
 from xlingjax.convert.formats.exported import restored
-from xlingjax.convert.formats.names import Differing
 from xlingjax.data.store.entries import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
 from xlingjax.model.build import count_parameters
+from xlingjax.runtime.machine import first_line
 from xlingjax.training.workdir import require_empty, write_trained
 
 # Of subfolders too, as the hub matches: 1_Pooling/config.json.
@@ -43,36 +43,25 @@ def import_model(
     require_empty(output)
     above = located(source)
     # sentence-transformers' first versions keep the model one folder down, and the pooling above.
-    reader, folder = reader_of(sentence_transformers.model_folder(above))
-    if verify and reader is not hugging_face:
+    folder = weights_in(sentence_transformers.model_folder(above))
+    if verify and folder.is_file():
         raise UserError(
             f"{folder}: transformers does not open it, there is nothing to compare with; say"
             " --unverified"
         )
-    try:
-        foreign = reader.read(folder)
-        ours = restored(folder, foreign) if reader is hugging_face else foreign
-    except Differing as error:
-        # The whole table too: one name of hundreds rarely tells what is wrong.
-        print(error.table, file=sys.stderr)
-        raise
+    if folder.is_file():
+        ours = foreign = checkpoints.read(folder)
+    else:
+        foreign = hugging_face.read(folder)
+        ours = restored(folder, foreign)
     sentences, notes = sentence_transformers.read(above, ours.config, layer, pooling, prefix)
     lines = [*ours.notes, *notes]
     if verify:
         # As it was read: transformers knows nothing of what our export put beside it.
-        compared = parity.compare(
-            folder,
-            foreign.config,
-            foreign.params,
-            foreign.vocabulary,
-            foreign.vocabulary_head,
-            foreign.rows,
-        )
-        if not compared.same:
-            raise UserError(
-                f"{folder} as xlingjax reads it is not what transformers computes: {compared}"
-            )
-        lines.append(str(compared))
+        there = foreign.as_there or foreign
+        head = there.vocabulary_head
+        found = parity.compare(folder, there.config, there.params, foreign.vocabulary, head)
+        lines.append(found)
     else:
         lines.append("not compared with transformers (--unverified)")
     # With our fields: what config.json said is needed no more.
@@ -142,21 +131,10 @@ def located(source: str) -> Path:
     fetched when it is not there. Raises UserError."""
     if Path(source).exists():
         return Path(source)
-    # An id of the hub has one slash at most, so this is a path with a slip in it.
-    if source.startswith((".", "/", "~")) or source.count("/") > 1:
-        raise UserError(
-            f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a"
-            " hub id"
-        )
     try:
         # Here, since a folder on disk needs no package for it.
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-        )
+        from huggingface_hub.errors import HfHubHTTPError
     except ImportError:
         raise UserError(
             f"no folder {source}, and fetching it from the hub needs pip install"
@@ -168,17 +146,9 @@ def located(source: str) -> Path:
         if not any(folder.glob("model*.safetensors")):
             folder = Path(snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)))
         return folder
-    except RepositoryNotFoundError:
+    # An id that is none of the hub's is a ValueError, no copy without a way to it an OSError.
+    except (HfHubHTTPError, OSError, ValueError) as error:
         raise UserError(
-            f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN"
-        ) from None
-    except HFValidationError:
-        raise UserError(
-            f"{source}: no such folder, and no id of the hub: NAME or USER/NAME, of letters,"
-            " digits, '-', '_' and '.'"
-        ) from None
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
-        raise UserError(
-            f"{source}: no such folder, no copy of it in the hub's cache, and the hub cannot be"
-            f" reached ({type(error).__name__}); fetch it elsewhere and give the folder"
+            f"{source}: no such folder, and the hub gives none ({type(error).__name__}:"
+            f" {first_line(error)}); a private model wants HF_TOKEN, or fetch it elsewhere"
         ) from None

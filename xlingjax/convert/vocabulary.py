@@ -3,7 +3,6 @@ workdir in, a workdir out. `data/vocabulary/surgery.py` makes the vocabularies, 
 `vocabulary_rows` the rows of the parameters follow them.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,15 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.tokenizer_json import with_sentencepiece
-from xlingjax.convert.vocabulary_rows import Rows, Texts, moved, rows_between
+from xlingjax.convert.vocabulary_rows import Rows, moved, rows_between
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, vocabulary_report
+from xlingjax.data.vocabulary.training import (
+    format_report,
+    sentences_of,
+    texts_by_language,
+    vocabulary_report,
+)
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.build import count_parameters
-from xlingjax.model.config import ModelConfig
 from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
@@ -42,35 +45,21 @@ def extend(
     `output`. Returns what was done, with the vocabulary before and after on the text of each
     language.
 
-    old_mono: text of the old languages: new pieces that the first, third, ... of its sentences
-    would use are left out (see `vocabulary_surgery.extend`), and the others show how much is cut
-    otherwise. learning: options of the new pieces. Languages that the run does not have get a row
-    in its table of languages, the mean of the others'. Raises UserError.
+    old_mono: text of the old languages: new pieces that it would use are left out (see
+    `surgery.extend`). learning: options of the new pieces. Languages that the run does not have get
+    a row in its table of languages, the mean of the others'. Raises UserError.
     """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     old_texts = texts_by_language(old_mono) if old_mono else {}
-    trained = _of_pieces(open_run(run))
-    # Every second sentence decides on the pieces, the others show what came of it.
-    old_lines = []
-    held_out = {}
-    for code, texts_of_language in old_texts.items():
-        sentences = [*sentences_of(texts_of_language)]
-        old_lines += sentences[::2]
-        held_out[code] = sentences[1::2]
-    extended = surgery.extend(
+    trained = open_run(run)
+    old_lines = [line for of_language in old_texts.values() for line in sentences_of(of_language)]
+    new = surgery.extend(
         trained.vocabulary, texts, pieces, old_lines=old_lines, seed=seed, **learning
     )
-    new = extended.vocabulary
-    rows = rows_between(trained.vocabulary, new, initialise, texts)
-    first = f"{pieces:,} new pieces, of which old pieces could spell {extended.spelt:,}"
-    if old_texts:
-        first += f"; {extended.left_out:,} others that old text would use left out"
-    notes = [first]
-    if old_texts:
-        notes += _cut_otherwise(trained.vocabulary, new, held_out)
+    rows = rows_between(trained.vocabulary, new, initialise)
     return _write(
-        run, output, trained, new, rows, seed, "extend", notes, {**texts, **old_texts}, [*texts]
+        run, output, trained, new, rows, seed, "extend", [], {**texts, **old_texts}, [*texts]
     )
 
 
@@ -85,16 +74,14 @@ def trim(
     characters: bool = True,
 ) -> str:
     """Writes the model of `run` with the pieces alone that the text uses (see
-    `vocabulary_surgery.trim`) to the workdir `output`. Logits of the pieces that stay are the same.
+    `surgery.trim`) to the workdir `output`. Logits of the pieces that stay are the same.
     Returns what was done. Raises UserError.
     """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
-    trained = _of_pieces(open_run(run))
-    pieces = None
-    if size is not None:
-        # `size` counts the model's rows.
-        pieces = size - trained.model.config.language_tokens
+    trained = open_run(run)
+    # `size` counts the model's rows.
+    pieces = size and size - trained.model.config.language_tokens
     new = surgery.trim(
         trained.vocabulary,
         [*itertools.chain.from_iterable(texts.values())],
@@ -103,9 +90,7 @@ def trim(
         characters=characters,
     )
     rows = rows_between(trained.vocabulary, new)
-    lines = {code: sentences_of(of_language) for code, of_language in texts.items()}
-    notes = _cut_otherwise(trained.vocabulary, new, lines)
-    return _write(run, output, trained, new, rows, 0, "trim", notes, texts)
+    return _write(run, output, trained, new, rows, 0, "trim", [], texts)
 
 
 def transplant(
@@ -119,8 +104,8 @@ def transplant(
     seed: int = 0,
 ) -> str:
     """Writes the model of `run` on another vocabulary to the workdir `output`: pieces that both
-    have keep their rows, the others get one as in `extend`. The text is for the report, and for
-    `initialise="overlap"`. Returns what was done. Raises UserError."""
+    have keep their rows, the others get one as in `extend`. The text is for the report. Returns
+    what was done. Raises UserError."""
     require_empty(output)
     new = Vocabulary.load(vocabulary)
     texts = texts_by_language(mono, parallel) if mono or parallel else {}
@@ -128,21 +113,14 @@ def transplant(
     # By content: a copy of the run's own file is the same.
     if new == trained.vocabulary:
         raise UserError(f"--vocabulary {vocabulary} is the one that {run} has; give another")
-    rows = rows_between(trained.vocabulary, new, initialise, texts)
+    rows = rows_between(trained.vocabulary, new, initialise)
     notes = []
     if new.layout != trained.vocabulary.layout:
         notes.append(
             f"layout {trained.vocabulary.layout} -> {new.layout}: sentences begin with another"
             " row now"
         )
-    if not texts:
-        notes.append("no --mono: fertility and unknown pieces before and after are not measured")
     return _write(run, output, trained, new, rows, seed, "transplant", notes, texts)
-
-
-def _of_pieces(trained: TrainedRun) -> TrainedRun:
-    """On a SentencePiece model, whose pieces can be changed. Raises UserError."""
-    return dataclasses.replace(trained, vocabulary=with_sentencepiece(trained.vocabulary))
 
 
 def _write(
@@ -154,18 +132,25 @@ def _write(
     seed: int,
     verb: str,
     notes: list[str],
-    texts: Texts,
+    texts: Mapping[str, Sequence[Text]],
     added: Sequence[str] = (),
 ) -> str:
     old = trained.vocabulary
     config = trained.model.config
     before = list(trained.languages)
-    after = _languages(before, added)
-    number_of = {code: number for number, code in enumerate(before)}
-    old_numbers = [number_of.get(code, -1) for code in after]
+    # A run without languages, an imported one, stays so.
+    after = [*before, *sorted({*added} - {*before})] if before else []
+    if before == sorted(before):
+        # As a run sorts its own.
+        after.sort()
+    old_numbers = [before.index(code) if code in before else -1 for code in after]
     if config.table_rows:
         notes.append(f"{config.table_rows - config.vocab_size} rows without a piece left behind")
-    sizes = _sizes(config, new.size, len(after))
+    sizes: dict[str, Any] = {"vocab_size": new.size, "table_rows": None}
+    if config.language_tokens:
+        sizes |= {"vocab_size": new.size + len(after), "language_tokens": len(after)}
+    if config.has_languages:
+        sizes["num_languages"] = len(after)
     model = config.replace(**sizes)
     ordinary = np.setdiff1d(np.arange(old.size), [*old.special_ids])
     params = moved(trained.params, config, model, rows, ordinary, old_numbers, seed)
@@ -177,13 +162,12 @@ def _write(
         *notes,
     ]
     if after != before:
-        new_languages = [code for code in after if code not in before]
-        lines.append(f"languages: {' '.join(after)}; {', '.join(new_languages)} new")
+        lines.append(f"languages: {' '.join(after)}; {', '.join({*after} - {*before})} new")
     lines.append("parameters alone: a run with INIT_FROM begins with a fresh optimizer")
     report_before = vocabulary_report(old, texts)
     report_after = vocabulary_report(new, texts)
     if texts:
-        lines.append(format_change(report_before, report_after))
+        lines.append(format_report(report_after, report_before))
     files = new.files()
     folder = Path(output).absolute()
     old_folder, _ = run_and_checkpoint(run)
@@ -204,9 +188,7 @@ def _write(
         "verb": verb,
         "from": str(run),
         "rows": rows.summary,
-        "told": notes,
         "pieces": [old.size, new.size],
-        "vocabulary": [old.sha256, new.sha256],
         "before": report_before,
         "after": report_after,
     }
@@ -218,35 +200,11 @@ def _write(
     return "\n".join(lines)
 
 
-def _sizes(config: ModelConfig, pieces: int, languages: int) -> dict[str, Any]:
-    """The fields of the model that change."""
-    sizes: dict[str, Any] = {"vocab_size": pieces, "table_rows": None}
-    if config.language_tokens:
-        sizes["vocab_size"] = pieces + languages
-        sizes["language_tokens"] = languages
-    if config.has_languages:
-        sizes["num_languages"] = languages
-    return sizes
-
-
-def _languages(before: Sequence[str], added: Sequence[str]) -> list[str]:
-    """Sorted if they were, as a run sorts its own; a run without languages (an imported one) stays
-    so."""
-    if not before:
-        return []
-    after = [*before, *sorted({*added} - {*before})]
-    if list(before) == sorted(before):
-        after.sort()
-    return after
-
-
 def _recipe(
     text: str, folder: Path, verb: str, after: Sequence[str], before: Sequence[str]
 ) -> bytes:
-    where = "VOCABULARY"
-    if "corpus.run = %INIT_FROM" in text:
-        # Fine-tuning has model and vocabulary of the run that it starts from.
-        where = "INIT_FROM"
+    # Fine-tuning has model and vocabulary of the run that it starts from.
+    where = "INIT_FROM" if "corpus.run = %INIT_FROM" in text else "VOCABULARY"
     # Appended, since of two bindings gin keeps the later one.
     lines = [f"# By `xlingjax vocab {verb}`:", f"{where} = {str(folder)!r}"]
     if after != before:
@@ -255,27 +213,3 @@ def _recipe(
         # The old number would contradict the new vocabulary.
         lines.append("VOCABULARY_SIZE = None")
     return "\n".join([text, *lines, ""]).encode()
-
-
-def _cut_otherwise(old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Any]) -> list[str]:
-    shares = []
-    counts = surgery.cut_otherwise(old, new, by_language)
-    for code, (changed, count) in counts.items():
-        shares.append(f"{code} {changed:,} of {count:,}")
-    return [f"sentences cut otherwise than before: {', '.join(shares)}"]
-
-
-def format_change(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> str:
-    """Two reports of `vocabulary_report` beside each other, as a table for the terminal."""
-    lines = [f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}"]
-    for code, a in before.items():
-        b = after[code]
-        unknown = f"{a['unknown_rate']:.3%} -> {b['unknown_rate']:.3%}"
-        fertility = f"{a['fertility']:.2f} -> {b['fertility']:.2f}"
-        per_character = f"{a['pieces_per_character']:.3f} -> {b['pieces_per_character']:.3f}"
-        lines.append(
-            f"{code:<10}{a['sentences']:>11,}{unknown:>20}{fertility:>17}{per_character:>17}"
-        )
-    return "\n".join(lines)

@@ -12,20 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary import surgery
-from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import sentences_of
-from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
-INITIALISATIONS = ("mean", "overlap", "random")
 NOISE = 0.1
 """Of the ordinary rows' standard deviation: keeps rows that begin at their mean apart."""
-_BIASES = ("head/bias", "decoder_head/bias")
-Texts = Mapping[str, Sequence[Text]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,92 +27,38 @@ class Rows:
 
     source: np.ndarray
     """int32 [V]: the old row that it is, -1: a new one."""
-    parts: Mapping[int, tuple[np.ndarray, np.ndarray]]
-    """{new row: (old rows, weights that sum to 1)}; a new row that is not here is drawn."""
+    parts: Mapping[int, list[int]]
+    """{new row: the old rows whose mean it is}; a new row that is not here is drawn."""
     drawn: str
     """"mean" or "random": what it is drawn about."""
     summary: str
     """How many of each, for people."""
 
 
-def rows_between(
-    old: Vocabulary, new: Vocabulary, initialise: str = "mean", texts: Texts | None = None
-) -> Rows:
+def rows_between(old: Vocabulary, new: Vocabulary, initialise: str = "mean") -> Rows:
     """The rows of `new`: those whose meaning `old` has too, and how the others begin.
 
     "mean": the mean of the old rows of the pieces that `old` cuts the new piece into (Gee et al.
     2022, "Fast Vocabulary Transfer"); where one of them is unknown, N(mean, (NOISE std)^2) of all
     ordinary rows, number by number of their dimensions (Hewitt 2021, "Initializing New Word
-    Embeddings for Pretrained Language Models", with little noise). "overlap": the mean of the
-    pieces that both have and that keep most alike company in `texts`, weighted by how alike (the
-    idea of FOCUS, Dobler and de Melo 2023, with vectors from counts in place of fastText's and
-    cosines of the nearest in place of sparsemax); where there is none, as "mean". "random": as in a
-    model that was never trained. Raises UserError for another `initialise`, and for "overlap"
-    without text.
+    Embeddings for Pretrained Language Models", with little noise). "random": as in a model that was
+    never trained.
     """
-    if initialise not in INITIALISATIONS:
-        raise UserError(f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}")
     source = surgery.source_rows(old, new)
     fresh = np.flatnonzero(source < 0)
-    alike = {}
-    if initialise == "overlap" and fresh.size:
-        if not texts:
-            raise UserError(
-                "--initialise overlap compares the company that pieces keep; give --mono or"
-                " --parallel"
-            )
-        alike = _alike(new, source, fresh, texts)
-    spelt = {}
-    drawn = "random"
-    about = "as in an untrained model"
-    if initialise != "random":
-        drawn = "mean"
-        about = "about the mean of all rows"
-        spelt = _spelt(old, new, fresh)
-    for row in alike:
-        spelt.pop(row, None)
-    parts = spelt | alike
-    counts = [f"{(source >= 0).sum():,} rows copied"]
-    if alike:
-        counts.append(f"{len(alike):,} from pieces in like company")
-    if spelt:
-        counts.append(f"{len(spelt):,} the mean of the old pieces that spell them")
-    if fresh.size > len(parts):
-        counts.append(f"{fresh.size - len(parts):,} drawn {about}")
-    return Rows(source, parts, drawn, ", ".join(counts))
-
-
-def _alike(
-    new: Vocabulary, source: np.ndarray, fresh: np.ndarray, texts: Texts
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Of `Rows.parts`: the pieces that keep like company."""
-    lines: list[str] = []
-    for texts_of_language in texts.values():
-        # As many of each language, or the largest would decide alone.
-        lines += _some(texts_of_language, LINES // len(texts))
-    vectors = piece_vectors(new, lines)
-    is_ordinary = (source >= 0) & ~np.isin(np.arange(new.size), [*new.special_ids])
-    known = np.flatnonzero(is_ordinary & (np.abs(vectors).sum(axis=1) > 0))
-    nearest = most_alike(vectors, fresh.tolist(), known)
-    return {row: (source[near], weights) for row, (near, weights) in nearest.items()}
-
-
-def _spelt(
-    old: Vocabulary, new: Vocabulary, fresh: np.ndarray
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Of `Rows.parts`: the old pieces that spell a new one."""
     parts = {}
-    cuts = surgery.Splitter(old)(new.pieces(fresh))
-    for row, ids in zip(fresh.tolist(), cuts, strict=True):
-        if row not in new.special_ids and ids:
-            parts[row] = (np.array(ids), np.full(len(ids), 1 / len(ids)))
-    return parts
-
-
-def _some(texts: Sequence[Text], count: int) -> list[str]:
-    lines = [*sentences_of(texts)]
-    # Spread over the whole text, whose beginning may be of one kind.
-    return lines[:: -(-len(lines) // count)]
+    about = "as in an untrained model"
+    if initialise == "mean":
+        about = "about the mean of all rows"
+        cuts = surgery.spellings(old, new.pieces(fresh))
+        for row, ids in zip(fresh.tolist(), cuts, strict=True):
+            if row not in new.special_ids and ids:
+                parts[row] = ids
+    summary = (
+        f"{(source >= 0).sum():,} rows copied, {len(parts):,} the mean of the old pieces that spell"
+        f" them, {fresh.size - len(parts):,} drawn {about}"
+    )
+    return Rows(source, parts, initialise, summary)
 
 
 def moved(
@@ -138,7 +77,7 @@ def moved(
     """
     moved_leaves = {}
     for name, leaf in flattened(params).items():
-        if name.endswith("tokens/embedding") or name in _BIASES:
+        if name.endswith(("tokens/embedding", "head/bias")):
             # By name, so that the draws of one table do not depend on which others there are.
             rng = np.random.default_rng((seed, *name.encode()))
             leaf = _table(np.asarray(leaf), name, config, new, rows, ordinary, languages, rng)
@@ -161,8 +100,8 @@ def _table(
     table = np.zeros((new.padded_vocab_size, *old.shape[1:]), np.float32)
     known = np.flatnonzero(rows.source >= 0)
     table[known] = old[rows.source[known]]
-    for row, (ids, weights) in rows.parts.items():
-        table[row] = np.tensordot(weights, old[ids].astype(np.float64), 1)
+    for row, ids in rows.parts.items():
+        table[row] = old[ids].mean(axis=0, dtype=np.float64)
     drawn = np.setdiff1d(np.flatnonzero(rows.source < 0), [*rows.parts])
     if drawn.size and rows.drawn == "random":
         std = new.init_std or new.dim**-0.5

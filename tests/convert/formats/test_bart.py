@@ -132,9 +132,7 @@ def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
         tmp_path / "hf"
     )  # as if languages stood behind the pieces
     assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
-    assert (
-        f"its tokenizer {pieces + 2} pieces: these are not of one model" in capsys.readouterr().err
-    )
+    assert "and 0 languages: these are not of one model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -165,24 +163,8 @@ def test_the_names_lead_back_to_the_same_bits(family, tmp_path):
     foreign.assert_same_bits(foreign.back(BART, params_of(tmp_path)), theirs)
 
 
-def test_a_body_without_prefix_and_pickles_with_every_name_are_the_same(folder, tmp_path):
-    whole = params_of(folder).params
-    model = transformers.MBartForConditionalGeneration.from_pretrained(folder)
-    model.model.save_pretrained(tmp_path / "body")
-    assert "shared.weight" in foreign.weights(tmp_path / "body")
-    shutil.copytree(folder, tmp_path / "pickle")
-    (tmp_path / "pickle" / "model.safetensors").unlink()
-    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
-    for name in ("body", "pickle"):
-        jax.tree.map(np.testing.assert_array_equal, params_of(tmp_path / name).params, whole)
-
-
 def untied(found):
     found["lm_head.weight"] = found["model.shared.weight"] + 1
-
-
-def without_cross(found):
-    del found["model.decoder.layers.1.encoder_attn.v_proj.weight"]
 
 
 def transposed(found):
@@ -193,33 +175,12 @@ def transposed(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            foreign.changed(decoder_attention_heads=8),
-            "encoder_attention_heads=4 and decoder_attention_heads=8; here",
-        ),
-        (
-            foreign.changed(activation_function="relu"),
-            "activation_function='relu' is not something",
-        ),
         (foreign.changed(normalize_before=False), "normalize_before=False is not something"),
         (
             foreign.changed(tie_word_embeddings=False),
             "coder.embed_tokens.weight: wanted 50 x 24, found none",
         ),
-        (
-            foreign.changed(architectures=["MBartForSequenceClassification"]),
-            "MBartForSequenceClassification is not read",
-        ),
-        (foreign.changed(model_type="bart"), "decoder.layer_norm.bias: wanted none, found 24"),
-        (
-            foreign.changed(decoder_layers=3),
-            "decoder.layers.2.self_attn.k_proj.bias: wanted 24, found none",
-        ),
         (foreign.reweighted(untied), "lm_head.weight is not model.shared.weight"),
-        (
-            foreign.reweighted(without_cross),
-            "decoder.layers.1.encoder_attn.v_proj.weight: wanted 24 x 24, found none",
-        ),
         (
             foreign.reweighted(transposed),
             "decoder.layers.0.fc1.weight: wanted 40 x 24, found 24 x 40",

@@ -32,10 +32,6 @@ SHAPES = {
     ),
     "one segment": dict(type_vocab_size=1, layer_norm_eps=1e-3),
 }
-SEGMENTS = (
-    "left behind: rows of bert.embeddings.token_type_embeddings.weight after the first, every token"
-    " is of segment 0"
-)
 
 
 def save(path, kind="BertForMaskedLM", **changes):
@@ -61,7 +57,7 @@ def given(batch):
 def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
     theirs = save(tmp_path, **SHAPES[shape])
     found = params_of(tmp_path)
-    assert found.notes == (() if shape == "one segment" else (SEGMENTS,)) and found.vocabulary_head
+    assert found.notes == () and found.vocabulary_head
     batch = foreign.batch_of(found.config.vocab_size, 37, pad=0, ends=3)
     states, logits = foreign.states_and_logits(found, batch)
     with torch.no_grad():
@@ -73,7 +69,7 @@ def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
 
 def test_the_names_lead_back_to_the_same_bits_and_what_is_left_is_said(folder):
     found, theirs = params_of(folder), foreign.weights(folder)
-    assert found.notes == (SEGMENTS, "left behind: bert.pooler, cls.seq_relationship")
+    assert found.notes == ()
     theirs["bert.embeddings.position_embeddings.weight"] += theirs.pop(BERT.segments)[
         0
     ]  # where that row went
@@ -98,9 +94,7 @@ def test_classifiers_are_theirs_and_the_pooler_is_part_of_one(kind, labels, tmp_
     found = params_of(tmp_path)
     pairs = kind == "SequenceClassification"  # whose second text is of segment 1
     fresh = "the vocabulary head is random: the checkpoint has none"
-    assert found.notes == ((fresh,) if pairs else (SEGMENTS, fresh)) and found.config.segments == (
-        2 if pairs else None
-    )
+    assert found.notes == (fresh,) and found.config.segments == (2 if pairs else None)
     assert found.config.classifier_dropout == 0.25
     batch, model = foreign.batch_of(50, 20, pad=0, ends=3), Encoder(found.config)
     if pairs:
@@ -148,10 +142,6 @@ def narrow(found):
     found[BERT.segments] = found[BERT.segments][:, :-1].copy()
 
 
-def with_nan(found):
-    found[BERT.segments][0, 3] = np.nan
-
-
 def without_norm(found):
     del found["cls.predictions.transform.LayerNorm.weight"]
 
@@ -159,29 +149,12 @@ def without_norm(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            foreign.changed(hidden_act="relu"),
-            "hidden_act='relu' is not something xlingjax computes",
-        ),
         (foreign.changed(is_decoder=True), "is_decoder=True is not something"),
-        (
-            foreign.changed(position_embedding_type="relative_key"),
-            "position_embedding_type='relative_key' is not",
-        ),
-        (
-            foreign.changed(architectures=["BertForMultipleChoice"]),
-            "BertForMultipleChoice is not read",
-        ),
-        (
-            foreign.changed(intermediate_size=41),
-            "bert.encoder.layer.0.intermediate.dense.bias: wanted 41, found 40",
-        ),
         (
             foreign.reweighted(untied),
             "cls.predictions.decoder.weight is not bert.embeddings.word_embeddings.weight",
         ),
         (foreign.reweighted(narrow), "token_type_embeddings.weight: wanted 1 x 24, found 2 x 23"),
-        (foreign.reweighted(with_nan), "values that are NaN or infinite"),
         (
             foreign.reweighted(without_norm),
             "cls.predictions.transform.LayerNorm.weight: wanted 24, found none",
@@ -238,7 +211,5 @@ def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
 
 
 def test_a_folder_without_a_tokenizer_is_refused(folder):
-    with pytest.raises(
-        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
-    ):
+    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, and no other tokenizer"):
         read(folder)

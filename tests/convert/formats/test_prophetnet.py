@@ -145,18 +145,16 @@ class Letters:
 
 def test_an_import_is_compared_with_what_their_decoder_writes_step_by_step(tmp_path, monkeypatch):
     from xlingjax.convert.formats import parity
-    from xlingjax.convert.formats.parity import compare
 
     monkeypatch.setattr(parity, "SENTENCES", ("The lake.", "Das Wasser"))
     save(tmp_path)
     found = params_of(tmp_path)
-    same = compare(tmp_path, found.config, found.params, Letters(), True)
-    assert same.same and same.what == "logits of the next piece" and same.largest > 5
+    same = parity.compare(tmp_path, found.config, found.params, Letters(), True)
+    assert same.startswith("logits of the next piece: largest difference")
     relative = found.params["decoder"]["layers"]["attention"]["relative"]["kernel"]
     relative[:, :, [3, 4]] = relative[:, :, [4, 3]]
-    assert not compare(tmp_path, found.config, found.params, Letters(), True).same
-    with pytest.raises(UserError, match="with padding 0 and no more layers than the"):
-        compare(tmp_path, found.config.replace(layers=1), found.params, Letters(), True)
+    with pytest.raises(UserError, match="what xlingjax computes is not what transformers"):
+        parity.compare(tmp_path, found.config, found.params, Letters(), True)
 
 
 def another_table(found):
@@ -165,34 +163,14 @@ def another_table(found):
     )
 
 
-def without_relative(found):
-    del found["prophetnet.decoder.layers.1.self_attn.relative_pos_embeddings.bias"]
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            foreign.changed(ngram=3),
-            "prophetnet.decoder.ngram_embeddings.weight: wanted 3 x 24, found 2 x 24",
-        ),
         (foreign.changed(num_buckets=16), "relative_pos_embeddings.bias: wanted 64, found 128"),
         (foreign.changed(decoder_ffn_dim=48), "encoder_ffn_dim=40 and decoder_ffn_dim=48; here"),
         (
-            foreign.changed(activation_function="relu"),
-            "activation_function='relu' is not something",
-        ),
-        (
-            foreign.changed(architectures=["ProphetNetForCausalLM"]),
-            "ProphetNetForCausalLM is not read",
-        ),
-        (
             foreign.reweighted(another_table),
             "encoder.word_embeddings.weight is not prophetnet.word_embeddings.weight",
-        ),
-        (
-            foreign.reweighted(without_relative),
-            "relative_pos_embeddings.bias: wanted 128, found none",
         ),
     ],
 )

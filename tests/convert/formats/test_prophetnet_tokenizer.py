@@ -2,7 +2,6 @@
 WordPiece."""
 
 import json
-import shutil
 
 import jax
 import numpy as np
@@ -13,9 +12,7 @@ from xlingjax.convert.formats.hugging_face import params_of, vocabulary_of
 from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
-from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
@@ -129,31 +126,6 @@ def test_ids_of_xlm_prophetnet_are_those_of_its_tokenizer(cross_lingual):
     assert vocabulary.decode([1, *vocabulary.encode(text), 2, 0]) == text
 
 
-def test_golden_ids_of_a_small_model(tmp_path):
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
-    proto = ModelProto()
-    kinds = [
-        ("<unk>", 0, 2),
-        ("<s>", 0, 3),
-        ("</s>", 0, 3),
-        (",", -3, 1),
-        ("▁", -4, 1),
-        ("▁de", -2, 1),
-        ("s", -3, 1),
-    ]
-    for piece, score, kind in kinds:
-        proto.pieces.add(piece=piece, score=score, type=kind)
-    proto.trainer_spec.model_type = 1
-    vocabulary = Vocabulary(proto.SerializeToString(), "xprophetnet")
-    assert vocabulary.encode("des, de") == [17, 18, 15, 17] and vocabulary.encode("s?") == [
-        16,
-        18,
-        3,
-    ]
-    assert vocabulary.size == 19
-
-
 def test_xlm_prophetnet_is_imported_and_keeps_its_layout(short, cross_lingual, tmp_path, capsys):
     """Transformers 5 has its model, under another name, and not its tokenizer."""
     from xlingjax.inference.run import open_run
@@ -189,37 +161,3 @@ def test_english_prophetnet_is_word_piece(short, english, tmp_path, capsys):
     assert main(["import", str(english), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "logits of the next piece: largest difference" in told and "no tokenizer" not in told
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("prophetnet", "its tokenizer cannot be read"),
-        (CROSS_LINGUAL, "is not a SentencePiece model"),
-    ],
-)
-def test_a_file_of_the_other_kind_is_refused(kind, message, cross_lingual, english, tmp_path):
-    shutil.copy(
-        (cross_lingual if kind == "prophetnet" else english) / PROPHETNET, tmp_path / PROPHETNET
-    )
-    with pytest.raises(UserError, match=message):
-        vocabulary_of(tmp_path, kind)
-
-
-def test_a_model_of_other_specials_is_refused(tmp_path):
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
-    proto = ModelProto()
-    for piece, kind in (("<s>", 3), ("<unk>", 2), ("</s>", 3), ("a", 1)):
-        proto.pieces.add(piece=piece, type=kind)
-    proto.trainer_spec.model_type, proto.trainer_spec.unk_id = 1, 1
-    with pytest.raises(
-        UserError, match="layout 'xprophetnet' needs a SentencePiece model with unk, bos, eos"
-    ):
-        Vocabulary(proto.SerializeToString(), "xprophetnet")
-
-
-def test_it_is_fetched_from_the_hub():
-    from xlingjax.convert.import_model import WANTED
-
-    assert PROPHETNET in WANTED

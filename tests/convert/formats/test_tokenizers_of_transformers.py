@@ -183,23 +183,6 @@ def test_unigram_of_every_shape(shape, kind, tmp_path):
     assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
 
 
-def test_a_bare_metaspace_and_nameless_roles(tmp_path):
-    """As e5-small has it; the folder does not name its special tokens."""
-    told = unigram_file(*SHAPES["e5"])
-    told["pre_tokenizer"] = told["pre_tokenizer"]["pretokenizers"][0]
-    folder = folder_of(tmp_path, told, "XLMRobertaTokenizer", {})
-    vocabulary = vocabulary_of(folder)
-    assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
-    ids, spans = vocabulary.encode_with_spans("Das Wasser ist kalt")
-    begins = [vocabulary.begins_word()[i] for i in ids]
-    assert begins.count(True) == 4 and not any(
-        vocabulary.begins_word()[i] for i in vocabulary.special_ids
-    )
-    assert vocabulary.decode(ids) == "Das Wasser ist kalt" and spans[-1][1] == len(
-        "Das Wasser ist kalt"
-    )
-
-
 def test_tokens_that_were_added_to_the_pieces(tmp_path):
     """Beside sentencepiece.bpe.model, which cannot say them: they are one id, and the model's own
     stays for others."""
@@ -255,31 +238,6 @@ def test_byte_level_bpe_of_vocab_and_merges(kind, model_type, byte_level, tmp_pa
     assert_ids_are(vocabulary_of(saved, model_type), theirs)
 
 
-def test_byte_level_bpe_with_names_of_bert(byte_level, tmp_path):
-    """As ModernBERT's: a class without rules of its own, [CLS] and [SEP] around a text."""
-    told = json.loads(byte_level.to_str())
-    start = len(told["model"]["vocab"])
-    special = {"cls": "[CLS]", "pad": "[PAD]", "sep": "[SEP]", "unk": "[UNK]", "mask": "[MASK]"}
-    flags = {
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-    told["added_tokens"] = [
-        {"id": start + i, "content": token, **flags, "lstrip": role == "mask"}
-        for i, (role, token) in enumerate(special.items())
-    ]
-    told["post_processor"] = {
-        "type": "BertProcessing", "sep": ["[SEP]", start + 2], "cls": ["[CLS]", start],
-    }  # fmt: skip
-    folder = folder_of(tmp_path, told, "PreTrainedTokenizerFast", special)
-    vocabulary = vocabulary_of(folder)
-    assert vocabulary.pair_separators == 3
-    assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
-
-
 @pytest.mark.parametrize("shape", ["e5", "whole"])
 def test_exported_and_moved_it_is_the_same(shape, tmp_path):
     (tmp_path / "theirs").mkdir(), (tmp_path / "moved").mkdir()
@@ -297,10 +255,6 @@ def test_exported_and_moved_it_is_the_same(shape, tmp_path):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (
-            lambda told: told["model"].update(type="WordLevel", vocab={}, unk_token="x"),
-            "a WordLevel model",
-        ),
         (
             lambda told: told.update(pre_tokenizer=None, decoder=None),
             "do not tell where words begin",

@@ -114,16 +114,6 @@ def untied(found):
     found["pred_layer.proj.weight"] = found["transformer.embeddings.weight"] + 1
 
 
-def without_q(found):
-    del found["transformer.attentions.1.q_lin.bias"]
-
-
-def shorter(found):
-    found["transformer.lang_embeddings.weight"] = found["transformer.lang_embeddings.weight"][
-        :2
-    ].copy()
-
-
 def twice(found):
     found["embeddings.weight"] = found["transformer.embeddings.weight"]
 
@@ -131,36 +121,10 @@ def twice(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            foreign.changed(sinusoidal_embeddings=True),
-            "sinusoidal_embeddings=True is not something xlingjax computes",
-        ),
         (foreign.changed(gelu_activation=False), "gelu_activation=False is not something"),
-        (foreign.changed(causal=True), "causal=True is not something"),
         (foreign.changed(asm=True), "asm=True is not something"),
-        (foreign.changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
-        (
-            foreign.changed(architectures=["XLMForQuestionAnswering"]),
-            "XLMForQuestionAnswering is not read",
-        ),
-        (
-            foreign.changed(n_langs=4),
-            "transformer.lang_embeddings.weight: wanted 4 x 24, found 3 x 24",
-        ),
-        (
-            foreign.changed(use_lang_emb=False),
-            "transformer.lang_embeddings.weight: wanted none, found 3 x 24",
-        ),
         (foreign.changed(n_layers=4), "transformer.attentions.3.k_lin.bias: wanted 24, found none"),
         (foreign.reweighted(untied), "pred_layer.proj.weight is not transformer.embeddings.weight"),
-        (
-            foreign.reweighted(without_q),
-            "transformer.attentions.1.q_lin.bias: wanted 24, found none",
-        ),
-        (
-            foreign.reweighted(shorter),
-            "transformer.lang_embeddings.weight: wanted 3 x 24, found 2 x 24",
-        ),
         (foreign.reweighted(twice), "are one weight; leave one"),
     ],
 )
@@ -169,20 +133,6 @@ def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path
     spoil(tmp_path / "hf")
     with pytest.raises(UserError, match=message):
         params_of(tmp_path / "hf")
-
-
-def test_config_json_describes_the_model_it_was_made_for(folder):
-    config = params_of(folder).config
-    roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
-    theirs = json.loads((folder / "config.json").read_text())
-    ours = XLM.described(config.replace(init_std=0.02), roles, (), CODES)
-    said = {name for name in ours if name in theirs and name not in ("embed_init_std", "id2lang")}
-    assert {name: ours[name] for name in said} == {name: theirs[name] for name in said}
-    assert {"vocab_size", "emb_dim", "n_langs", "lang2id", "mask_index", "model_type"} <= said
-    assert (
-        XLM.unfit(config) == ""
-        and XLM.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
-    )
 
 
 def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folder, tmp_path):
@@ -252,15 +202,11 @@ def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign.changed(lang2id=None), "lang2id=None does not name n_langs=3 languages"),
-        (foreign.changed(lang2id={"ar": 0, "de": 1, "zh": 1}), "does not name n_langs=3 languages"),
-        (
-            foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}),
-            "is not in alphabetical order, as the languages of a run",
-        ),
+        (foreign.changed(lang2id=None), "lang2id=None does not number n_langs=3 languages"),
+        (foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}), "in alphabetical order"),
         (
             lambda folder: (folder / "vocab.model").unlink(),
-            "has no merges.txt beside vocab.json, and no tokenizer.json",
+            "and no other tokenizer that is read for this kind of model",
         ),
     ],
 )
@@ -296,8 +242,6 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
         "no tokenizer of transformers" not in told
         and "logits of the pieces: largest difference" in told
     )
-    assert "every text is cut into words by Moses's rules of English" in told
-    assert "sentences begin with </s>, as XLM trains them" in told
     vocabulary, theirs = (
         open_run(run).vocabulary,
         transformers.AutoTokenizer.from_pretrained(of_fastbpe),
@@ -325,17 +269,3 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
     assert type(exported).__name__ == "XLMTokenizer"
     assert exported("Das Wasser ist kalt.")["input_ids"] == [1, *ids, 1]
     assert read(out).vocabulary == vocabulary
-
-
-def test_byte_pair_codes_that_are_not_theirs_are_found_out(
-    of_fastbpe, tmp_path, monkeypatch, capsys
-):
-    from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
-
-    monkeypatch.setattr(FastBpeVocabulary, "_plain", lambda self, text: text)
-    assert main(["import", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
-    assert (
-        "its tokenizer and the vocabulary read here differ on 'Das Wasser"
-        in capsys.readouterr().err
-    )
-    assert not (tmp_path / "run").exists()

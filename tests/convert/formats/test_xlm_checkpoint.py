@@ -3,7 +3,6 @@ in PyTorch."""
 
 import argparse
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,7 +12,6 @@ from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
-from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 PARAMS = dict(
     emb_dim=24,
@@ -177,23 +175,12 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
     foreign.assert_same_bits(foreign.back(XLM_SEQ2SEQ, found), names)
 
 
-def test_a_payload_is_refused_and_not_run(tmp_path):
-    torch.save({"model": {}, "params": {"n_langs": Payload(tmp_path / "ran")}}, tmp_path / "x.pth")
-    with pytest.raises(
-        UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
-    ):
-        checkpoints.params_of(tmp_path / "x.pth")
-    assert not (tmp_path / "ran").exists()
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [
         (dict(sinusoidal_embeddings=True), "sinusoidal_embeddings=True is not something"),
-        (dict(gelu_activation=False), "gelu_activation=False is not something"),
         (dict(use_memory=True), "use_memory=True is not something"),
         (dict(use_lang_emb=False), "lang_embeddings.weight: wanted none, found 3 x 24"),
-        (dict(n_layers=4), "attentions.3.q_lin.weight|3.*: wanted .*, found none"),
     ],
 )
 def test_what_is_not_computed_is_said(params, message, tmp_path):
@@ -220,48 +207,8 @@ def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused
         with pytest.raises(UserError, match=message):
             checkpoints.params_of(tmp_path / "x.pth")
     torch.save({"model": table, "params": PARAMS}, tmp_path / "x.pth")
-    with pytest.raises(
-        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
-    ):
+    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, and no other tokenizer"):
         checkpoints.read(tmp_path / "x.pth")
-
-
-def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
-    import sentencepiece
-
-    from xlingjax.cli.main import main
-    from xlingjax.convert.formats.parity import SENTENCES
-    from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES
-    from xlingjax.inference.run import open_run
-
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4),
-        model_prefix=str(tmp_path / "vocab"),
-        vocab_size=340,
-        bos_id=0,
-        eos_id=1,
-        pad_id=2,
-        unk_id=3,
-        control_symbols=list(XLM_SPECIAL_PIECES[4:]),
-        hard_vocab_limit=False,
-        minloglevel=2,
-        character_coverage=1.0,
-    )
-    size = sentencepiece.SentencePieceProcessor(
-        model_file=str(tmp_path / "vocab.model")
-    ).get_piece_size()
-    file = tmp_path / "mlm.pth"
-    torch.save({"model": encoder(vocab_size=size)[1], "params": {**PARAMS, "n_words": size}}, file)
-    run = str(tmp_path / "run")
-    assert main(["import", str(file), "--to", run, "--unverified"]) == 0
-    opened = open_run(run)
-    assert opened.languages == ("ar", "de", "zh")
-    jax.tree.map(np.testing.assert_array_equal, opened.params, checkpoints.params_of(file).params)
-    (tmp_path / "other.pth").write_bytes(file.read_bytes())
-    assert main(["import", str(tmp_path), "--to", f"{run}2", "--unverified"]) == 2
-    assert "holds mlm.pth, other.pth; give one of them" in capsys.readouterr().err
-    assert main(["import", str(tmp_path / "vocab.model"), "--to", f"{run}2"]) == 2
-    assert "vocab.model is none of .pt, .pth, .pdparams" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["of the file", "of the checkpoint"])
@@ -288,10 +235,6 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
     torch.save(made, folder / "mlm.pth")
     run = ["import", str(folder), "--to", str(tmp_path / "run"), "--unverified"]
     assert main(run) == 0
-    assert (
-        "its vocabulary has no capitals: capitals and accents are removed"
-        in capsys.readouterr().out
-    )
     opened = open_run(tmp_path / "run")
     assert opened.vocabulary == Vocabulary.load(tmp_path / "hf") and opened.vocabulary.lowercase
     assert opened.languages == ("ar", "de", "zh")

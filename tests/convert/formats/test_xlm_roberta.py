@@ -2,9 +2,7 @@
 broken."""
 
 import json
-import pickle
 import shutil
-import struct
 
 import numpy as np
 import pytest
@@ -161,19 +159,6 @@ def with_nan(folder):
     save_file(weights, folder / "model.safetensors")
 
 
-def short_segments(folder):
-    from safetensors.numpy import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    name = "roberta.embeddings.token_type_embeddings.weight"
-    save_file({**weights, name: weights[name][:, :-1].copy()}, folder / "model.safetensors")
-
-
-def pickled(folder):
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Payload(folder / "ran")}))
-
-
 def pickled_by_torch(folder):
     (folder / "model.safetensors").unlink()
     torch.save({"a": Payload(folder / "ran")}, folder / "pytorch_model.bin")
@@ -205,43 +190,24 @@ def another_tokenizer(folder):
     path.write_bytes(proto.SerializeToString())
 
 
-def huge_header(folder):
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (truncated, "is no whole safetensors file"),
-        (huge_header, "is no whole safetensors file"),
         (with_nan, "lm_head.dense.weight has 1 values that are NaN or infinite"),
-        (pickled, "holds more than tensors, and what a pickle holds it can run: refused"),
         (pickled_by_torch, "holds more than tensors, and what a pickle holds it can run: refused"),
-        (changed(intermediate_size=41), "layer.0.intermediate.dense.bias: wanted 41, found 40"),
-        (changed(num_hidden_layers=4), "layer.3.attention.self.key.bias: wanted 24, found none"),
         (
-            changed(num_hidden_layers=2),
-            "layer.2.attention.output.LayerNorm.bias: wanted none, found 24",
-        ),
-        (
-            changed(hidden_act="gelu_new"),
-            "hidden_act='gelu_new' is not something xlingjax computes",
+            changed(intermediate_size=41, num_hidden_layers=2),
+            r"layer.0.intermediate.dense.bias: wanted 41, found 40 \(and 21 more\)",
         ),
         (changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
         (changed(model_type="gpt2"), "model_type='gpt2' is not something xlingjax computes"),
-        (changed(hidden_act=["gelu"]), "hidden_act=.'gelu'. is not something"),
-        (short_segments, "token_type_embeddings.weight: wanted 1 x 24, found 1 x 23"),
         (changed(hidden_size="24"), "hidden_size='24'; it must be a whole number"),
         (
             index("../elsewhere.safetensors"),
-            "names the shard '../elsewhere.safetensors', outside its own folder",
+            "names the shard '../elsewhere.safetensors', which is no file of its folder",
         ),
-        (index("model-1.safetensors"), "names the shard model-1.safetensors, which is not there"),
-        (another_tokenizer, "its tokenizer .* pieces: these are not of one model"),
-        (
-            lambda folder: (folder / "sentencepiece.bpe.model").unlink(),
-            "no sentencepiece.bpe.model in",
-        ),
+        (another_tokenizer, "its tokenizer .* pieces and 0 languages: these are not of"),
         (lambda folder: (folder / "model.safetensors").unlink(), "no weights in"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
     ],
@@ -257,29 +223,16 @@ def test_what_is_broken_is_said_and_nothing_written(folder, spoil, message, tmp_
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
-    shutil.copytree(folder, tmp_path / "hf")
-    changed(intermediate_size=41, num_hidden_layers=2)(tmp_path / "hf")
-    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
-    *table, line = capsys.readouterr().err.splitlines()
-    rows = {tuple(row.split()[:1]): " ".join(row.split()[1:]) for row in table}
-    assert rows["weight",] == "wanted found" and len(rows) == 1 + 2 * 3 + 16
-    assert rows["roberta.encoder.layer.1.output.dense.weight",] == "24 x 41 24 x 40"
-    assert rows["roberta.encoder.layer.2.output.dense.weight",] == "none 24 x 40"
-    assert line.startswith("error: ") and "(and 21 more)" in line
-
-
 def test_a_model_that_transformers_computes_otherwise_is_refused(
     folder, tmp_path, capsys, monkeypatch
 ):
-    from xlingjax.convert.formats.names import Names
     from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 
     def swapped(config):
         modules = dict(XLM_ROBERTA.modules)
         query, key = (f"encoder/layers/attention/{name}" for name in ("query", "value"))
         modules[query], modules[key] = modules[key], modules[query]
-        return Names(modules)
+        return modules
 
     monkeypatch.setattr(XLM_ROBERTA, "names_of", swapped)
     assert main(["import", str(folder), "--to", str(tmp_path / "run")]) == 2
@@ -304,70 +257,9 @@ def test_logits_that_are_no_numbers_are_not_the_same(folder, tmp_path, capsys):
 
 def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert main(["import", "nobody/no-such-model", "--to", str(tmp_path / "run")]) == 2
-    assert "nobody/no-such-model: no such folder" in capsys.readouterr().err
-    assert main(["import", "./nowhere", "--to", str(tmp_path / "run")]) == 2
-    assert "no folder ./nowhere" in capsys.readouterr().err
-    for verb in (["import", "a b/c"], ["export", "hf:a b/c"]):
-        assert main([*verb, "--to", str(tmp_path / "run")]) == 2
-        said = "error: a b/c: no such folder, and no id of the hub: NAME or USER/NAME"
-        assert capsys.readouterr().err.startswith(said)
-
-
-def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):
-    from xlingjax.config.recipe import read_recipe
-    from xlingjax.convert import import_model
-
-    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-    # Here without transformers and a process of its own; tests/workflows/test_adapt.py has both.
-    monkeypatch.setattr(
-        import_model,
-        "import_apart",
-        lambda source, run: import_model.import_model(source, str(run), False),
-    )
-    given = ["MONO=text/*", "DTYPE=float32"]
-    recipe = read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given])
-    run = recipe.bound["init_from"]
-    assert run.startswith(str(tmp_path / "cache" / "imported"))
-    assert (
-        recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
-    )
-    assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(
-        name=""
-    )
-    monkeypatch.undo()
-    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(import_model, "import_model", None)
-    assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
-    shutil.copytree(folder, tmp_path / "hf")
-    truncated(tmp_path / "hf")
-    with pytest.raises(
-        UserError, match="is no whole safetensors file"
-    ):  # as its own process says it
-        read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
-    with pytest.raises(UserError, match="hf: names no folder and no hub id"):
-        read_recipe(["adapt"], ["INIT_FROM=hf:", *given])
-
-
-def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):
-    import huggingface_hub
-
-    from xlingjax.convert.import_model import located
-
-    request = []
-
-    def fetch(source, allow_patterns):
-        request.append((source, any(".bin" in pattern for pattern in allow_patterns)))
-        return str(tmp_path)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    assert located("someone/model") == tmp_path and request == [
-        ("someone/model", False),
-        ("someone/model", True),
-    ]
-    (tmp_path / "model-00001-of-00002.safetensors").touch()
-    request.clear()
-    assert located("someone/model") == tmp_path and request == [("someone/model", False)]
+    for source in ("nobody/no-such-model", "./nowhere", "a b/c"):
+        assert main(["import", source, "--to", str(tmp_path / "run")]) == 2
+        assert f"error: {source}: no such folder, and the hub" in capsys.readouterr().err
 
 
 def test_safetensors_are_read_without_torch(folder, monkeypatch):

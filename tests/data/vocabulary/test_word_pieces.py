@@ -6,7 +6,6 @@ import sentencepiece
 
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
-from xlingjax.errors import UserError
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.finetuning import tagged_parts
@@ -108,8 +107,6 @@ def test_xglues_script_leaves_the_marks_of_chinese_and_thai_out(vocabulary):
     for language in ("de", "ja", "lo"):
         assert shown(vocabulary, words, language, apart=True, marks="xglue") == kept
     assert shown(vocabulary, words, "th", apart=True, marks="xglue") == found
-    with pytest.raises(UserError, match="marks='none' is not one of kept, xglue; set WORD_MARKS"):
-        pieces_of_words(words, "zh", vocabulary, marks="none")
 
 
 @pytest.mark.parametrize(

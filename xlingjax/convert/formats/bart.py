@@ -10,12 +10,10 @@ target's language is what its decoder begins with.
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.family import (
     GELU,
     SWITCH,
@@ -25,14 +23,11 @@ from xlingjax.convert.formats.family import (
     projections,
     renamed,
     unfused,
-    within,
 )
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names, below
+from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.tokenizer_files import read_object
-from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 WORDS, BIAS = "model.shared.weight", "final_logits_bias"
@@ -63,7 +58,6 @@ _CROSS = {
 
 class Bart(Family):
     types = ("bart", "mbart")
-    roles = {"pad_id": ("pad_token_id", 1), "eos_id": ("eos_token_id", 2)}
     architectures = dict.fromkeys(
         (
             "BartModel",
@@ -96,7 +90,7 @@ class Bart(Family):
     body = "model."
     beside = ("lm_head.", BIAS)
     tied = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
-    without_meaning = ("model.encoder.version", "model.decoder.version")
+    ignored = ("model.encoder.version", "model.decoder.version")
     modules = {
         "embeddings/tokens": "model.shared",
         **below("embeddings/", "model.encoder.", _EMBEDDINGS),
@@ -129,7 +123,7 @@ class Bart(Family):
             **settings,
         )
 
-    def names_of(self, config: ModelConfig) -> Names:
+    def names_of(self, config: ModelConfig) -> dict[str, str]:
         names = dict(self.modules)
         head = "head"
         if config.decoder_embeddings == "separate":
@@ -139,14 +133,14 @@ class Bart(Family):
             head = "decoder_head"
         if config.head == "tied":
             names[head] = BIAS
-        return Names(names)
+        return names
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         """The model whose head is as the bias there is. Raises UserError for a head that is not
         tied to the words that the decoder reads."""
         separate = config.decoder_embeddings == "separate"
         tied = {_PROJECTION: f"{_OF_DECODER}.weight"} if separate else self.tied
-        tensors = within(tensors, self.body, self.beside, tied)
+        tensors = self.within(tensors, tied)
         shapes = dict(tensors.shapes)
         if separate:
             # Neither side reads it.
@@ -167,11 +161,8 @@ class Bart(Family):
         return config, dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
     def unfit(self, config: ModelConfig) -> str:
-        """config: as our run has it, see `seq2seq_form`."""
-        others = [super().unfit(config), seq2seq_form.unlike(config)]
-        if config.head == "transform":
-            others.append("head='transform'")
-        return ", ".join(filter(None, others))
+        head = "head='transform'" if config.head == "transform" else ""
+        return ", ".join(filter(None, [super().unfit(config), head]))
 
     def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
         """Positions from row 2 on, a bias of the head in any case, and of tables that are not tied
@@ -188,15 +179,11 @@ class Bart(Family):
             # The class wants it, and reads nothing of it.
             theirs[WORDS] = words_VD.copy()
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
         kind = {"post": "Bart", "pre": "MBart"}[config.norm_order]
-        return super().described(config, vocabulary) | {
+        return {
             "architectures": [f"{kind}ForConditionalGeneration"],
             "model_type": kind.lower(),
             "activation_dropout": 0.0,
@@ -281,54 +268,30 @@ class LanguageRows:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of the run, index = id: `en` of `en_XX`."""
-        # Without the region: runs name languages by the code alone.
-        return tuple(code.partition("_")[0] for code in self._sorted)
-
-    @property
-    def theirs(self) -> np.ndarray:
-        """int32 [V]: the row there of each of ours."""
-        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
-        last = self.pieces - 1
-        codes = [last + self.codes.index(code) for code in self._sorted]
-        return np.array([*range(last), last + len(self.codes), *codes], np.int32)
-
-    @property
-    def _sorted(self) -> list[str]:
-        return sorted(self.codes)
+        """Of the run, index = id: `en` of `en_XX`, since runs have no regions."""
+        return tuple(code.partition("_")[0] for code in sorted(self.codes))
 
     def reordered(self, model: Converted) -> Converted:
         """With the rows of its table of words as ours are."""
-        config = model.config.replace(language_tokens=len(self.codes))
+        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
+        last = self.pieces - 1
+        count = len(self.codes)
+        codes = sorted(self.codes)
+        theirs = [*range(last), last + count, *(last + self.codes.index(code) for code in codes)]
+        config = model.config.replace(language_tokens=count)
         embeddings: dict[str, Any] = model.params["embeddings"]
         # A copy, since `model` keeps its own.
         table_VD = embeddings["tokens"]["embedding"].copy()
-        table_VD[: config.vocab_size] = table_VD[self.theirs]
+        table_VD[: config.vocab_size] = table_VD[theirs]
         params = {**model.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}
-        note = NOTE.format(count=len(self.codes), first=self._sorted[0], last=self._sorted[-1])
+        note = NOTE.format(count=count, first=codes[0], last=codes[-1])
         return dataclasses.replace(model, config=config, params=params, notes=(*model.notes, note))
 
 
-def language_rows(folder: Path, rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
-    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
-    Raises UserError where the tokenizer that the folder names has other codes."""
-    # config.json does not name the codes: how many rows
-    # stand behind the pieces tells which they are.
-    count = rows - vocabulary.size
-    by_count = {len(codes): name for name, codes in CODES.items()}
-    if vocabulary.layout != "xlmr" or count not in by_count:
-        return None
-    fitting = by_count[count]
-    path = folder / "tokenizer_config.json"
-    try:
-        named = read_object(path).get("tokenizer_class") or fitting
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
-    # The fast tokenizer has the codes of the other one.
-    named = named.removesuffix("Fast")
-    if named in CODES and named != fitting:
-        raise UserError(
-            f"{folder}: config.json has vocab_size={rows}, {count} rows behind the pieces, and the"
-            f" languages of its {named} are {len(CODES[named])}; give files that belong together"
-        )
-    return LanguageRows(CODES[fitting], vocabulary.size)
+def language_rows(rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
+    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's."""
+    # config.json does not name the codes: how many rows stand behind the pieces tells which.
+    for codes in CODES.values():
+        if vocabulary.layout == "xlmr" and len(codes) == rows - vocabulary.size:
+            return LanguageRows(codes, vocabulary.size)
+    return None

@@ -1,9 +1,8 @@
 """Hugging Face BERT (`Bert*`), multilingual BERT above all. The pooler and the head of
 next-sentence prediction have no counterpart here, segments only where a head reads pairs."""
 
-from xlingjax.convert.formats.family import TAGS_AND_SPANS, folded, moved, within
+from xlingjax.convert.formats.family import TAGS_AND_SPANS, Modules, moved
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
 from xlingjax.model.config import ModelConfig
@@ -13,7 +12,6 @@ _RENAMED = ("roberta.", "bert.")
 
 class Bert(XlmRoberta):
     types = ("bert",)
-    roles = {"pad_id": ("pad_token_id", 0)}
     architectures = architectures("Bert", "Model", "ForMaskedLM", "ForPreTraining")
     bare = "BertModel"
     body, head = "bert.", "cls.predictions."
@@ -26,8 +24,10 @@ class Bert(XlmRoberta):
     }
     # A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and
     # segments are folded.
-    without_meaning = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids", segments)
-    left = ("bert.pooler.", "cls.seq_relationship.")
+    ignored = (
+        *("bert.embeddings.position_ids", "bert.embeddings.token_type_ids", segments),
+        *("bert.pooler.", "cls.seq_relationship."),
+    )
     modules = {
         **moved(XlmRoberta.modules, *_RENAMED),
         "head": "cls.predictions",
@@ -52,19 +52,15 @@ class Bert(XlmRoberta):
     def offset_of(self, fields: Fields) -> int:
         return 0
 
-    def names_of(self, config: ModelConfig) -> Names:
+    def names_of(self, config: ModelConfig) -> Modules:
         names = super().names_of(config)
         if not config.segments:
             return names
-        return Names(
-            {**names.modules, "embeddings/segments": self.segments.removesuffix(".weight")}
-        )
+        return {**names, "embeddings/segments": self.segments.removesuffix(".weight")}
 
-    def usual(self, tensors: Tensors) -> Tensors:
-        tensors = within(tensors, self.body, self.beside, self.tied)
+    def pairs_in(self, tensors: Tensors) -> bool:
         pooled = {"classifier.weight", "bert.pooler.dense.weight"} <= {*tensors.shapes}
-        pairs = pooled or "qa_outputs.weight" in tensors.shapes
-        return folded(tensors, self.positions, self.segments, pairs=pairs)
+        return pooled or "qa_outputs.weight" in tensors.shapes
 
 
 BERT = Bert()

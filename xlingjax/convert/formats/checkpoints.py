@@ -6,16 +6,15 @@ All three are pickles. Only tensors, plain values and `argparse.Namespace` are l
 """
 
 import argparse
+import itertools
 import pickle
-import sys
+import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats import hugging_face
 from xlingjax.convert.formats.bart import FAIRSEQ_BART
 from xlingjax.convert.formats.ernie_m import PADDLE_ERNIE_M
 from xlingjax.convert.formats.family import Converted, converted
@@ -27,7 +26,6 @@ from xlingjax.convert.formats.xlm_roberta import FAIRSEQ_XLM_ROBERTA
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.runtime.machine import first_line
 
 
 def read(path: Path) -> Foreign:
@@ -51,7 +49,7 @@ def read(path: Path) -> Foreign:
             f"{path}: its tokenizer has {vocabulary.size} pieces (layout {vocabulary.layout}), the"
             f" model {pieces}; give the tokenizer that the model was trained with"
         )
-    return Foreign.of(model, vocabulary, languages=languages)
+    return Foreign(**vars(model), vocabulary=vocabulary, languages=languages)
 
 
 def params_of(path: Path) -> Converted:
@@ -66,16 +64,13 @@ def params_of(path: Path) -> Converted:
 def _of_fairseq(path: Path) -> Converted:
     # fairseq keeps its options as a Namespace, which holds values and runs nothing.
     checkpoint = unpickled(path, [argparse.Namespace])
-    is_table = isinstance(checkpoint, dict)
-    if not is_table or not isinstance(checkpoint.get("model"), dict):
-        raise UserError(f"{path} is no checkpoint of fairseq: it needs model, and args or cfg")
-    # Newer versions have them in `cfg.model`.
-    options = checkpoint.get("args") or checkpoint.get("cfg")
-    if isinstance(options, dict):
-        options = options.get("model")
+    options = None
+    if isinstance(checkpoint, dict) and "model" in checkpoint:
+        # Newer versions have them in `cfg.model`.
+        options = checkpoint.get("args") or (checkpoint.get("cfg") or {}).get("model")
     options = _table(options)
     if options is None:
-        raise UserError(f"{path} is no checkpoint of fairseq: it needs args, or cfg with model")
+        raise UserError(f"{path} is no checkpoint of fairseq: it needs model, and args or cfg")
     tensors = of_torch(str(path), checkpoint["model"])
     # RoBERTa's class has its layers there.
     is_encoder = any(".sentence_encoder." in name for name in tensors.shapes)
@@ -107,27 +102,15 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
     # dict.txt has neither the four special pieces before nor <mask> behind.
     ours = vocabulary.pieces(range(4, vocabulary.size - 1))
     theirs = [line.split(" ")[0] for line in lines if line]
-    # The first that differs tells more than the two numbers of words.
-    for i, (piece, word) in enumerate(zip(ours, theirs, strict=False)):
+    for i, (piece, word) in enumerate(itertools.zip_longest(ours, theirs)):
         if piece != word:
             raise UserError(
                 f"{path}: line {i + 1} is {word!r}, the tokenizer has {piece!r}; give files of one"
                 " model"
             )
-    if len(theirs) != len(ours):
-        raise UserError(
-            f"{path} has {len(theirs)} words, the tokenizer {len(ours)}; give files of one model"
-        )
 
 
 # ---- XLM -----------------------------------------------------------------------------------------
-
-# Those that the model depends on; the others are of its training and may be anything.
-_OPTIONS = (
-    *("emb_dim", "n_layers", "n_heads", "n_words", "n_langs", "use_lang_emb", "lang2id"),
-    *("dropout", "attention_dropout", "gelu_activation", "sinusoidal_embeddings", "asm"),
-    "use_memory",
-)
 
 
 def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
@@ -137,7 +120,7 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
     params = _table(checkpoint.get("params")) if isinstance(checkpoint, dict) else None
     if params is None:
         raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
-    fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})
+    fields = Fields(path, params)
     # Product-key memories take the place of some feed-forward layers.
     fields.only("use_memory", False)
     decoder = {}
@@ -177,17 +160,13 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
 
 # ---- Paddle --------------------------------------------------------------------------------------
 
-_CONFIGS = ("config.json", "model_config.json")
 _PARAMETER_NAMES = "StructuredToParameterName@@"
 """The key of Paddle's own names of the same tensors."""
 
 
 def _of_paddle(path: Path) -> Converted:
-    configs = [path.parent / name for name in _CONFIGS]
-    present = [config for config in configs if config.is_file()]
-    if not present:
-        raise UserError(f"no {' or '.join(_CONFIGS)} beside {path}; fetch it too")
-    fields = _flat(Fields(present[0]))
+    beside = path.with_name("model_config.json")
+    fields = _flat(Fields(beside if beside.is_file() else path.with_name("config.json")))
     fields.one_of("model_type", {"ernie_m": None}, None)
     config = PADDLE_ERNIE_M.config_of(fields, path.resolve().parent.name)
     return converted(PADDLE_ERNIE_M, config, open_arrays(path))
@@ -199,42 +178,31 @@ def open_arrays(path: Path) -> Tensors:
         with path.open("rb") as file:
             # Not by NumPy's or Paddle's own readers, which run what a pickle says.
             arrays = _Unpickler(file).load()
-    except UserError as error:
-        raise UserError(f"{path} {error}") from None
-    # Of many kinds: anything may stand in a pickle.
-    except Exception as error:
-        raise UserError(f"{path} cannot be read ({first_line(error)}); fetch it again") from None
-    is_table = isinstance(arrays, dict)
-    if is_table:
         # It is a table of names among arrays.
         arrays.pop(_PARAMETER_NAMES, None)
-    if not is_table or not all(isinstance(v, _Array) for v in arrays.values()):
+        shapes = {str(name): array.value.shape for name, array in arrays.items()}
+    except OSError:
+        raise
+    # Of many kinds: anything may stand in a pickle.
+    except Exception:
         raise UserError(
-            f"{path} is no table of names and arrays; give the file of the weights alone"
-        )
-    shapes = {str(name): array.value.shape for name, array in arrays.items()}
+            f"{path} is damaged, or holds more than named arrays, and what a pickle holds it can"
+            " run: refused; fetch it again"
+        ) from None
     return Tensors(str(path), shapes, lambda name: arrays[name].value)
-
-
-_TYPES = frozenset(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 
 
 class _Type:
     """A type of numbers, as NumPy pickles it."""
 
     def __init__(self, code: str, *_: Any):
-        if code not in _TYPES:
-            raise UserError(f"holds arrays of {code!r}, no numbers: refused")
-        self.code = code
-        self.order = "="
+        if not re.fullmatch("[fiub][1248]", code):
+            raise pickle.UnpicklingError(code)
+        self.dtype = np.dtype(code)
 
     def __setstate__(self, state: tuple):
         # NumPy's state of a type: (version, byte order, ...).
-        self.order = state[1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(self.code).newbyteorder(self.order)
+        self.dtype = self.dtype.newbyteorder(state[1])
 
 
 class _Array:
@@ -243,6 +211,9 @@ class _Array:
     # A pickle may name an array and never fill it.
     value = np.zeros(0)
 
+    def __init__(self, *_: Any):
+        pass
+
     def __setstate__(self, state: tuple):
         # NumPy's state of an array: (version, shape, type, by column, bytes).
         _, shape, kind, by_column, content = state
@@ -250,33 +221,13 @@ class _Array:
         self.value = np.frombuffer(content, kind.dtype).reshape(shape, order=order)
 
 
-def _reconstruct(*_: Any) -> _Array:
-    return _Array()
-
-
-def _frombuffer(content: bytes, kind: _Type, shape: tuple, order: str) -> _Array:
-    array = _Array()
-    array.__setstate__((1, shape, kind, order == "F", content))
-    return array
-
-
-def _encode(text: str, encoding: str) -> bytes:
-    # Python itself writes bytes with this one alone.
-    if encoding != "latin1":
-        raise UserError(f"holds bytes as {encoding}: refused")
-    return text.encode("latin1")
-
-
 _KNOWN = {
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Type,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    # Protocol 5 has arrays so.
-    ("numpy.core.numeric", "_frombuffer"): _frombuffer,
-    ("numpy._core.numeric", "_frombuffer"): _frombuffer,
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
     # Protocol 2 has no bytes, and writes them as text.
-    ("_codecs", "encode"): _encode,
+    ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
     ("collections", "OrderedDict"): dict,
 }
 
@@ -286,11 +237,6 @@ class _Unpickler(pickle.Unpickler):
     that trusts it."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _KNOWN:
-            raise UserError(
-                f"holds more than arrays ({module}.{name}), and what a pickle holds it can run:"
-                " refused"
-            )
         return _KNOWN[module, name]
 
 
@@ -324,25 +270,24 @@ READERS: dict[str, Callable[[Path], Converted]] = {
 }
 
 
-def reader_of(source: Path) -> tuple[ModuleType, Path]:
-    """(`hugging_face` or this module, what its `read` and `params_of` take). source: a folder, or
-    the file of the weights. Raises UserError for a file of another kind, and for a folder with
-    several."""
+def weights_in(source: Path) -> Path:
+    """What is read of a folder or file: the file of the weights, or a folder of Hugging Face's.
+    Raises UserError for a file of another kind, and for a folder with several."""
     if source.is_file():
         if source.suffix not in READERS:
             raise UserError(
                 f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model"
             )
-        return sys.modules[__name__], source
+        return source
     paths = sorted(source.iterdir())
     files = [path for path in paths if path.suffix in READERS]
     suffixes = {path.suffix for path in paths}
-    of_transformers = ".safetensors" in suffixes or ".bin" in suffixes
     # A folder of the hub may hold its model for another program, too.
-    if not files or (of_transformers and (source / "config.json").is_file()):
-        return hugging_face, source
+    of_transformers = suffixes & {".safetensors", ".bin"} and (source / "config.json").is_file()
+    if not files or of_transformers:
+        return source
     if len(files) > 1:
         raise UserError(
             f"{source} holds {', '.join(path.name for path in files)}; give one of them"
         )
-    return sys.modules[__name__], files[0]
+    return files[0]

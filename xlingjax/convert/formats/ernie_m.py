@@ -1,18 +1,11 @@
 """ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no
-longer), and under Paddle's. No vocabulary head was released."""
-
-import dataclasses
+longer), and under Paddle's. No vocabulary head was released. Its own tokenizer also rewrites curly
+quotes and dashes and cuts commas off digits; here text stays as it is."""
 
 from xlingjax.convert.formats.family import TAGS_AND_SPANS, moved
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
-from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
-
-TEXT = (
-    "ERNIE-M's own tokenizer also rewrites curly quotes and dashes and cuts commas off digits; here"
-    " text stays as it is"
-)
 
 
 class ErnieM(XlmRoberta):
@@ -24,8 +17,7 @@ class ErnieM(XlmRoberta):
     beside = ("classifier.", "qa_outputs.")
     positions = segments = ""
     tied = {}
-    without_meaning = ("ernie_m.embeddings.position_ids",)
-    left = ("ernie_m.pooler.",)
+    ignored = ("ernie_m.embeddings.position_ids", "ernie_m.pooler.")
     modules = {
         "embeddings/tokens": "ernie_m.embeddings.word_embeddings",
         "embeddings/positions": "ernie_m.embeddings.position_embeddings",
@@ -53,10 +45,6 @@ class ErnieM(XlmRoberta):
     def offset_of(self, fields: Fields) -> int:
         # They add 2 to any position they are given.
         return 2
-
-    def usual(self, tensors: Tensors) -> Tensors:
-        tensors = super().usual(tensors)
-        return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))
 
 
 class PaddleErnieM(ErnieM):

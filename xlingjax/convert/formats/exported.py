@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from xlingjax.convert.formats.bart import BART
-from xlingjax.convert.formats.family import Family
-from xlingjax.convert.formats.hugging_face import Foreign
+from xlingjax.convert.formats.family import Family, counted
+from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
@@ -24,11 +24,9 @@ from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
-from xlingjax.runtime.files import parsed_json
 
 WEIGHTS = "model.safetensors"
 BESIDE = "xlingjax.safetensors"
-DESCRIPTION = "xlingjax.json"
 POSITIONS = "embeddings/positions/embedding"
 """How the names of tables of positions end."""
 _TABLES = "embeddings/"
@@ -82,7 +80,6 @@ def exported(
         "model": dataclasses.asdict(config),
         "languages": list(languages),
         "labels": list(labels),
-        "vocabulary": {"layout": vocabulary.layout, "sha256": vocabulary.sha256},
     }
     # Cross-attention, word recovery and other heads, lost if only the class's tensors were written.
     beside = {name: np.asarray(flat[name]) for name in without}
@@ -102,15 +99,7 @@ def _family(config: ModelConfig) -> Family:
         if not unfit:
             return family
         reasons.append(f"{family.types[0]} has another {unfit}")
-    remedy = ""
-    if config.decoder_layers:
-        remedy = (
-            "; train with these settings changed, or write its texts with `xlingjax translate` and"
-            " `xlingjax generate`"
-        )
-    raise UserError(
-        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}{remedy}"
-    )
+    raise UserError(f"no class of transformers computes model {config.name}: {'; '.join(reasons)}")
 
 
 def embeds_languages(config: ModelConfig) -> bool:
@@ -119,23 +108,20 @@ def embeds_languages(config: ModelConfig) -> bool:
 
 
 def in_language(
-    config: ModelConfig, params: Any, row: int, written: int | None = None
+    config: ModelConfig, params: Any, read: int, written: int
 ) -> tuple[ModelConfig, Any]:
-    """The model for texts of one language alone: its row of the language embedding is part of what
-    positions give. written: the row of what a decoder writes; None: the same."""
+    """The model for texts of one language alone (and a decoder that writes one): these rows of the
+    language embedding are part of what positions give."""
     flat = {name: np.asarray(value) for name, value in flattened(params).items()}
-    if config.decoder_layers:
-        if config.decoder_embeddings == "shared" and written not in (None, row):
-            # Each side then has positions, and so all but the words, of its own.
-            config = config.replace(decoder_embeddings="shared_tokens")
-            for name in list(flat):
-                if name.startswith(_TABLES) and "/tokens/" not in name:
-                    flat[name.replace(_TABLES, _OF_DECODER, 1)] = flat[name]
-        if config.decoder_embeddings != "shared":
-            if written is None:
-                written = row
-            _move_into_positions(flat, _OF_DECODER, written)
-    _move_into_positions(flat, _TABLES, row)
+    if config.decoder_layers and config.decoder_embeddings == "shared" and written != read:
+        # Each side then has positions, and so all but the words, of its own.
+        config = config.replace(decoder_embeddings="shared_tokens")
+        for name in list(flat):
+            if name.startswith(_TABLES) and "/tokens/" not in name:
+                flat[name.replace(_TABLES, _OF_DECODER, 1)] = flat[name]
+    if config.decoder_layers and config.decoder_embeddings != "shared":
+        _move_into_positions(flat, _OF_DECODER, written)
+    _move_into_positions(flat, _TABLES, read)
     return config.replace(num_languages=0), nested(flat)
 
 
@@ -161,35 +147,21 @@ def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[Mo
 def restored(folder: Path, foreign: Foreign) -> Foreign:
     """`foreign`, read from `folder`, as the model of ours that was exported there; unchanged where
     it was not ours. Raises UserError where the files beside it are of another model."""
-    path = folder / DESCRIPTION
-    if not path.is_file():
+    ours = description(folder)
+    if not ours:
         return foreign
-    try:
-        description = parsed_json(path.read_text(encoding="utf-8"))
-        config = ModelConfig(**description["model"])
-        languages = tuple(map(str, description["languages"]))
-        labels = tuple(map(str, description["labels"]))
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-        raise UserError(
-            f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
-            " read the folder without what lies beside transformers' files"
-        ) from None
+    config, languages, labels = ours
     family = _family(config)
     form = form_of(config)
-    ours = family.described(form, foreign.vocabulary)
+    wanted = family.described(form, foreign.vocabulary)
     theirs = family.described(foreign.config, foreign.vocabulary)
     # Either of the two files may have been edited since the export.
-    for name in ours:
-        if ours[name] != theirs.get(name):
+    for name in wanted:
+        if wanted[name] != theirs.get(name):
             raise UserError(
-                f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
-                f" {theirs.get(name)!r}; give files that belong together"
+                f"{folder}: {DESCRIPTION} and config.json describe different models: {name} is"
+                f" {wanted[name]!r} and {theirs.get(name)!r}; give files that belong together"
             )
-    if config.decoder_layers and config.head == "plain" != foreign.config.head:
-        raise UserError(
-            f"{path} describes a model without a bias in its head, and the weights have one; delete"
-            " it to read them as they are"
-        )
     abstract = build_model(form).abstract()
     _, without = places(family.written_names(form), form, abstract)
     leaves = flattened(abstract)
@@ -227,10 +199,8 @@ def _resized(
     name: str, value: np.ndarray, leaf: jax.ShapeDtypeStruct, theirs: ModelConfig, ours: ModelConfig
 ) -> np.ndarray:
     """Ours may count positions from another row, and have other padding behind the words."""
-    if name.endswith(POSITIONS) and theirs.position_offset != ours.position_offset:
-        # No text reads the rows before the first position's.
-        before = np.zeros((ours.position_offset, ours.dim), np.float32)
-        return np.concatenate([before, value[theirs.position_offset :]])
+    if name.endswith(POSITIONS):
+        return counted(value, theirs.position_offset, ours.position_offset)
     if value.shape == leaf.shape:
         return value
     # Rows behind the words are padding, which training leaves out and no text reads.

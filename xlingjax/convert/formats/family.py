@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Differing, Names, places, to_ours
+from xlingjax.convert.formats.names import Differing, places, to_ours
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -34,8 +35,6 @@ class Family:
 
     types: ClassVar[tuple[str, ...]] = ()
     """config.json's model_type; the first is written."""
-    roles: ClassVar[Mapping[str, tuple[str, int]]] = {}
-    """{our name of a special id: (config.json's, its default)}."""
     architectures: ClassVar[Mapping[str, str | None]] = {}
     """{class: its classifier}. The last without one, which has the vocabulary head, is written."""
     bare = ""
@@ -61,10 +60,8 @@ class Family:
     """Linear layers are [out, in]."""
     tied: ClassVar[Mapping[str, str]] = {}
     """{another name of a tensor: the usual one}."""
-    left: tuple[str, ...] = ()
-    """How the names begin of what is left behind, with a word about it."""
-    without_meaning: tuple[str, ...] = ()
-    """The same, without a word."""
+    ignored: tuple[str, ...] = ()
+    """How the names begin of what is left behind."""
     positions = segments = ""
     """Tables: the first row of segments becomes part of what positions give."""
 
@@ -96,18 +93,30 @@ class Family:
             return 2
         return len(fields.labels()) if kind else 0
 
-    def names_of(self, config: ModelConfig) -> Names:
+    def names_of(self, config: ModelConfig) -> Modules:
         """The table of names of a model that may have one of the family's classifiers."""
         modules = self.modules
         if config.num_labels:
             modules = {**modules, **self.classifiers[config.classifier]}
-        return Names(modules, self.transposed)
+        return modules
 
     def usual(self, tensors: Tensors) -> Tensors:
         """Each tensor under its name in that table. Raises UserError for a head that is not
         tied."""
-        tensors = within(tensors, self.body, self.beside, self.tied)
-        return folded(tensors, self.positions, self.segments)
+        tensors = self.within(tensors, self.tied)
+        return folded(tensors, self.positions, self.segments, self.pairs_in(tensors))
+
+    def within(self, tensors: Tensors, tied: Modules) -> Tensors:
+        """`renamed`, with `body` before every name that does not begin with it or with one of
+        `beside`: a bare model has its tensors without the name that one with a head has for it."""
+        whole = (self.body, *self.beside)
+        return renamed(
+            tensors, lambda name: name if name.startswith(whole) else self.body + name, tied
+        )
+
+    def pairs_in(self, tensors: Tensors) -> bool:
+        """Whether there is a head that reads pairs, and so the table of segments."""
+        return False
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         """`usual`, and the configuration, of which the tensors may tell more."""
@@ -117,7 +126,8 @@ class Family:
 
     def unfit(self, config: ModelConfig) -> str:
         """Why their classes do not compute a model of ours; "": they do."""
-        return differing(config, **self.computed)
+        others = [differing(config, **self.computed), seq2seq_form.unlike(config)]
+        return ", ".join(filter(None, others))
 
     def kind_of(self, config: ModelConfig) -> str | None:
         """The classifier that a class has a place for; None: the vocabulary head."""
@@ -129,12 +139,12 @@ class Family:
         by_kind = {kind: name for name, kind in self.architectures.items()}
         return by_kind[self.kind_of(config)]
 
-    def written_names(self, config: ModelConfig) -> Names:
+    def written_names(self, config: ModelConfig) -> Modules:
         """Of the class that `described` names: one with a classifier has no vocabulary head."""
         kind = self.kind_of(config)
         if not kind:
             return self.names_of(config.replace(num_labels=0))
-        return Names({**self.modules_without_head(), **self.classifiers[kind]})
+        return {**self.modules_without_head(), **self.classifiers[kind]}
 
     def modules_without_head(self) -> dict[str, str]:
         # With a dot, since the head's own module is named without one.
@@ -191,28 +201,24 @@ class Family:
         }
         # The two outputs of spans have no names.
         if self.kind_of(config) not in (None, "spans"):
-            fields |= classes(config, labels)
-        return fields
+            if len(labels) != config.num_labels:
+                # The names that transformers gives to classes without one.
+                labels = [f"LABEL_{i}" for i in range(config.num_labels)]
+            fields["id2label"] = {str(i): name for i, name in enumerate(labels)}
+            fields["label2id"] = {name: i for i, name in enumerate(labels)}
+        return fields | self.more_fields(config, vocabulary, languages)
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        """Of config.json, beside what the tables above say."""
+        return {}
 
 
 def differing(config: ModelConfig, **fixed: Any) -> str:
     """The fields that have another value than the one a class knows; "": none."""
-    others = []
-    for name, value in fixed.items():
-        own = getattr(config, name)
-        if own != value:
-            others.append(f"{name}={own!r}")
-    return ", ".join(others)
-
-
-def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
-    """id2label and label2id; LABEL_0, ... where the run does not name as many."""
-    names = labels
-    if len(labels) != config.num_labels:
-        # The names that transformers gives to classes without one.
-        names = [f"LABEL_{i}" for i in range(config.num_labels)]
-    by_number = {str(i): name for i, name in enumerate(names)}
-    return {"id2label": by_number, "label2id": {name: i for i, name in enumerate(names)}}
+    own = {name: getattr(config, name) for name in fixed}
+    return ", ".join(f"{name}={own[name]!r}" for name in fixed if own[name] != fixed[name])
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
@@ -249,7 +255,7 @@ class Converted:
     vocabulary_head: bool
     """Came with it; else it is random."""
     notes: tuple[str, ...]
-    """What was made up or left behind."""
+    """What was made up."""
 
 
 def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:
@@ -258,8 +264,8 @@ def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converte
     # First of all: everything below asks by the names in the family's table.
     config, tensors = family.prepared(config, tensors)
     abstract = build_model(config).abstract()
-    table, without = places(family.names_of(config), config, abstract)
-    notes = list(tensors.notes)
+    table, without = places(family.names_of(config), config, abstract, family.transposed)
+    notes = []
     # The class of such a checkpoint has no head, or it was saved without the one it had.
     fresh = {name for name in without if name.startswith("head/")}
     if family.head and not _begin(tensors.shapes, family.head):
@@ -270,39 +276,20 @@ def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converte
             what = "random"
         notes.append(f"the vocabulary head is {what}: the checkpoint has none")
     # Only heads may be made up: a body with random parts would look like the model and not be it.
-    for name in without:
-        if name not in fresh:
-            raise UserError(
-                f"{tensors.origin}: such a model has no {name}, which {config.name} needs"
-            )
+    missing = {*without} - fresh
+    if missing:
+        raise UserError(
+            f"{tensors.origin}: such a model has no {min(missing)}, which {config.name} needs"
+        )
     table = [place for place in table if place.ours not in fresh]
-    wanted = {name for place in table for name in place.theirs}
-    free = [name for name in tensors.shapes if name not in wanted]
-    # Only what is there is said to be left behind.
-    left = [start.removesuffix(".") for start in family.left if _begin(free, start)]
-    if left:
-        notes.append(f"left behind: {', '.join(left)}")
-    known = _begin(free, (*family.left, *family.without_meaning))
     # Shapes are compared before any tensor is read, so a wrong folder fails in no time.
-    params = to_ours(table, tensors, known)
+    params = to_ours(table, tensors, _begin(tensors.shapes, family.ignored))
     params.update(_random(fresh, config, abstract))
     return Converted(config, nested(params), not fresh, tuple(notes))
 
 
 def _begin(names: Iterable[str], start: str | tuple[str, ...]) -> list[str]:
     return [name for name in names if name.startswith(start)]
-
-
-def within(
-    tensors: Tensors, body: str, beside: tuple[str, ...], tied: Mapping[str, str]
-) -> Tensors:
-    """`renamed`, with `body` before every name that does not begin with it or with one of `beside`:
-    a bare model has its tensors without the name that a model with a head has for it."""
-
-    def rename(name: str) -> str:
-        return name if name.startswith((body, *beside)) else body + name
-
-    return renamed(tensors, rename, tied)
 
 
 def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]) -> Tensors:
@@ -364,7 +351,7 @@ def unfused(tensors: Tensors) -> Tensors:
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
-def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False) -> Tensors:
+def folded(tensors: Tensors, positions: str, segments: str, pairs: bool) -> Tensors:
     """The first row of the table `segments`, that of a text alone, becomes part of what the table
     `positions` gives. pairs: the table stays, as what each segment has beside the first; else every
     token is of that one. Raises `Differing`."""
@@ -386,10 +373,7 @@ def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False)
     if pairs and shape[0] > 1:
         return dataclasses.replace(tensors, fetch=fetch)
     shapes = {name: value for name, value in tensors.shapes.items() if name != segments}
-    notes = tensors.notes
-    if shape[0] > 1:
-        notes += (f"left behind: rows of {segments} after the first, every token is of segment 0",)
-    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=notes)
+    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
 def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:

@@ -2,10 +2,8 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
-from xlingjax.convert.formats import language_tokens
-from xlingjax.convert.formats.bart import BART, LanguageRows, language_rows
+from xlingjax.convert.formats.bart import BART, language_rows
 from xlingjax.convert.formats.bert import BERT
 from xlingjax.convert.formats.ernie_m import ERNIE_M
 from xlingjax.convert.formats.family import Converted, Family, converted
@@ -13,7 +11,6 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from xlingjax.convert.formats.tensors import open_tensors
-from xlingjax.convert.formats.tokenizer_json import sentencepiece_model
 from xlingjax.convert.formats.xlm import XLM
 from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
@@ -23,6 +20,7 @@ from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET as PROPHETNET_FI
 from xlingjax.data.vocabulary.tokenizer_files import read_object, special_of
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
+from xlingjax.runtime.files import parsed_json
 
 # By config.json's model_type, which transformers itself goes by.
 FAMILIES: dict[str, Family] = {
@@ -32,6 +30,7 @@ FAMILIES: dict[str, Family] = {
 }
 TOKENIZER = "sentencepiece.bpe.model"
 OURS = "vocab.model"
+DESCRIPTION = "xlingjax.json"
 TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
 """The run's own, where the tokenizer.json that transformers reads has language tokens or another
 template."""
@@ -47,13 +46,8 @@ class Foreign(Converted):
     """Of its language embedding or its language tokens, index = id."""
     labels: tuple[str, ...] = ()
     """Of the classes, in order; none where it does not tell."""
-    rows: LanguageRows | None = None
-    """Where the rows of its table are in another order than ours."""
-
-    @classmethod
-    def of(cls, model: Converted, vocabulary: Vocabulary, **more: Any) -> "Foreign":
-        notes = (*model.notes, *vocabulary.notes)
-        return cls(**vars(model) | {"notes": notes}, vocabulary=vocabulary, **more)
+    as_there: Converted | None = None
+    """The same with the rows of its table in their order, where that is another."""
 
 
 def read(folder: Path) -> Foreign:
@@ -65,18 +59,18 @@ def read(folder: Path) -> Foreign:
     # The small files first: what they contradict is found before gigabytes are read.
     vocabulary = vocabulary_of(folder, model_type)
     rows = None
-    codes = ()
-    if config.decoder_layers:
-        codes = language_tokens.written(folder, vocabulary)
-    # An export of ours has its rows in our order.
-    in_order = codes
-    if model_type == "mbart" and not in_order:
-        rows = language_rows(folder, config.vocab_size, vocabulary)
-    if rows:
-        codes = rows.codes
-    config, notes = _fitted(config, vocabulary, len(codes), model_type == "mbart", folder)
-    config = config.replace(language_tokens=len(in_order))
-    notes += _other_roles(family, fields, vocabulary)
+    tokens = 0
+    languages: tuple[str, ...] = ()
+    ours = description(folder)
+    if ours:
+        tokens = ours[0].language_tokens
+        languages = ours[1]
+    elif model_type == "mbart":
+        rows = language_rows(config.vocab_size, vocabulary)
+    codes = len(rows.codes) if rows else tokens
+    of_mbart = model_type == "mbart" and not codes
+    config, notes = _fitted(config, vocabulary, codes, of_mbart, folder)
+    config = config.replace(language_tokens=tokens)
     model = converted(family, config, open_tensors(folder))
     # What was found of the tokenizer stands before what was found of the weights.
     model = dataclasses.replace(model, notes=(*notes, *model.notes))
@@ -84,43 +78,35 @@ def read(folder: Path) -> Foreign:
     # Of spans the two classes are the ends of an answer, which have no names.
     if config.num_labels and config.classifier != "spans":
         labels = fields.labels()
+    as_there = None
     if rows:
-        return Foreign.of(
-            rows.reordered(model), vocabulary, languages=rows.languages, labels=labels, rows=rows
-        )
-    languages = XLM.languages_of(fields) if config.has_languages else in_order
-    return Foreign.of(model, vocabulary, languages=languages, labels=labels)
+        as_there = model
+        model = rows.reordered(model)
+        languages = rows.languages
+    elif config.has_languages:
+        languages = XLM.languages_of(fields)
+    more = {"vocabulary": vocabulary, "languages": languages, "labels": labels}
+    return Foreign(**vars(model), **more, as_there=as_there)
 
 
 def _fitted(
-    config: ModelConfig, vocabulary: Vocabulary, codes: int, of_languages: bool, folder: Path
+    config: ModelConfig, vocabulary: Vocabulary, codes: int, of_mbart: bool, folder: Path
 ) -> tuple[ModelConfig, list[str]]:
     """The configuration with a row for each piece (and language code), its other rows kept beside;
-    what is said of them. of_languages: other rows would be languages. Raises UserError for a table
+    what is said of them. of_mbart: other rows would be languages. Raises UserError for a table
     that is not of this vocabulary.
     """
     more = config.vocab_size - codes - vocabulary.size
     if more == 0:
         return config, []
-    where = (
-        f"{folder}: its embedding table has {config.vocab_size:,} rows, its tokenizer"
-        f" {vocabulary.size:,} pieces"
-    )
-    if codes:
-        where += f" and {codes} languages"
-    if more < 0:
-        raise UserError(
-            f"{where}: pieces without a row; give the tokenizer that the model was trained with"
-        )
     # Tables are padded for the speed of matrix products, or have rows for pieces to come.
-    spare = more <= _SPARE
-    padding = config.vocab_size % _MULTIPLE == 0 and more < _PADDING
-    # Of an export of ours the codes are known by name.
-    of_languages = of_languages and not codes
-    if of_languages or not (spare or padding):
+    most = _PADDING if config.vocab_size % _MULTIPLE == 0 else _SPARE
+    if of_mbart or not 0 < more <= most:
         raise UserError(
-            f"{where}: these are not of one model; give the tokenizer that it was trained with, or"
-            f" cut the table with transformers' resize_token_embeddings({vocabulary.size + codes})"
+            f"{folder}: its embedding table has {config.vocab_size:,} rows, its tokenizer"
+            f" {vocabulary.size:,} pieces and {codes} languages: these are not of one model; give"
+            " the tokenizer that it was trained with, or cut the table with transformers'"
+            f" resize_token_embeddings({vocabulary.size + codes})"
         )
     note = (
         f"{more} rows of the embedding table have no piece: kept, written by an export, never"
@@ -130,19 +116,21 @@ def _fitted(
     return fitted, [note]
 
 
-def _other_roles(family: Family, fields: Fields, vocabulary: Vocabulary) -> list[str]:
-    """What is said of special ids that config.json and the tokenizer do not agree on: text is read
-    with the tokenizer's."""
-    notes = []
-    for role, (key, default) in family.roles.items():
-        configured = fields.values.get(key, default)
-        ours = getattr(vocabulary, role)
-        if configured != ours:
-            notes.append(
-                f"config.json has {key} {configured}, its tokenizer {ours}: the tokenizer's is"
-                " taken"
-            )
-    return notes
+def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, ...]] | None:
+    """(the model, its languages, its labels) of ours that was exported there; None: none was.
+    Raises UserError for a description that cannot be read."""
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        return None
+    try:
+        described = parsed_json(path.read_text(encoding="utf-8"))
+        languages = tuple(map(str, described["languages"]))
+        return ModelConfig(**described["model"]), languages, tuple(map(str, described["labels"]))
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+        raise UserError(
+            f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
+            " read the folder without what lies beside transformers' files"
+        ) from None
 
 
 def params_of(folder: Path) -> Converted:
@@ -171,49 +159,32 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     # XLM-R's family: the model itself, before the tokenizer.json that was made of it.
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
-        # What mBART's adds are its language codes, which `mbart` reads.
-        if model_type == "mbart":
+        # What is added in mBART's are its language codes, in ours the language tokens.
+        if model_type == "mbart" or (folder / DESCRIPTION).is_file():
             return vocabulary
-        if _added_beside(folder / "tokenizer.json", vocabulary):
+        known = {*vocabulary.pieces(range(vocabulary.size))}
+        if _added_in(folder / "tokenizer.json") - known:
             return TokenizerVocabulary.read(folder)
         return vocabulary
     if model_type in PROPHETNET.types and (folder / PROPHETNET_FILE).is_file():
         if model_type == CROSS_LINGUAL:
             return Vocabulary.load(folder / PROPHETNET_FILE, "xprophetnet")
         return TokenizerVocabulary.read(folder, PROPHETNET_FILE)
-    if model_type == "mbart" and (folder / "tokenizer.json").is_file():
-        try:
-            return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
-        except UserError as error:
-            raise UserError(f"{error}; mBART's is read from {TOKENIZER}: put it there") from None
-    if (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file():
+    files = {path.name for path in folder.iterdir()}
+    # Merges of XLM are of characters, with </w> at the end of a word; those of RoBERTa of bytes.
+    if "merges.txt" in files and model_type in ("", "xlm") and "tokenizer.json" not in files:
+        return FastBpeVocabulary.read(folder)
+    if files & {"vocab.txt", "tokenizer.json", "merges.txt"} and model_type != "mbart":
         return TokenizerVocabulary.read(folder)
-    # Merges of XLM are of characters, with </w> at the
-    # end of a word; those of RoBERTa are of bytes.
-    if (folder / "merges.txt").is_file():
-        if model_type in ("", "xlm"):
-            return FastBpeVocabulary.read(folder)
-        return TokenizerVocabulary.read(folder)
-    if model_type == "xlm":
-        raise UserError(
-            f"{folder} has no merges.txt beside vocab.json, and no tokenizer.json: fetch XLM's"
-            " vocabulary"
-        )
     raise UserError(
-        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model"
-        " that this one was continued from"
+        f"no {TOKENIZER} in {folder}, and no other tokenizer that is read for this kind of model;"
+        " take it from the model that this one was continued from"
     )
 
 
-def _added_beside(path: Path, vocabulary: Vocabulary) -> list[str]:
-    """Tokens that tokenizer.json has beside the pieces of the SentencePiece model, which cannot say
-    them."""
+def _added_in(path: Path) -> set[str]:
+    """Tokens of a tokenizer.json beside those of its model."""
     try:
-        tokens = read_object(path).get("added_tokens") or ()
-        added = [token["content"] for token in tokens]
+        return {token["content"] for token in read_object(path).get("added_tokens") or ()}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is no whole tokenizer.json; fetch it again") from None
-    known = {*vocabulary.pieces(range(vocabulary.size))}
-    if language_tokens.written(path.parent, vocabulary):
-        return []
-    return [token for token in added if token not in known]

@@ -26,22 +26,6 @@ OF_WORDS = ("tokens/embedding", "head/bias")
 """How the names end of what has V rows there, and padded ones here."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """A family's table."""
-
-    modules: Mapping[str, str]
-    """{our module: theirs}, with "{n}" for the number of a layer."""
-    transposed: bool = True
-    """Their linear layers are [out, in]."""
-
-    def theirs(self, name: str) -> str | None:
-        """What they call our parameter; None: their model has no place for it."""
-        module, _, part = name.rpartition("/")
-        # Asked by module, since the parts of one (kernel and bias) stand or fall together.
-        return None if module not in self.modules else f"{self.modules[module]}.{_PARTS[part]}"
-
-
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
     """A table of modules with `ours` and `theirs` before its names."""
     return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
@@ -55,15 +39,13 @@ class Place:
     leaf: jax.ShapeDtypeStruct
     theirs: tuple[str, ...]
     """One for each layer, or one."""
+    layers: bool
+    """Ours has those of all layers."""
     shape: tuple[int, ...]
     """Of each of theirs."""
     transposed: bool
     rows: int | None
     """Of words; ours has more, padding."""
-
-    @property
-    def stacked(self) -> bool:
-        return "/layers/" in self.ours
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""
@@ -71,46 +53,41 @@ class Place:
         value = np.zeros(self.leaf.shape, np.float32)
         for layer, tensor in enumerate(tensors):
             # A view: it is filled in place.
-            part = value[: self.rows]
-            if self.stacked:
-                part = value[layer]
-            if self.transposed:
-                tensor = tensor.T
-            part[...] = tensor.reshape(part.shape)
+            part = value[layer] if self.layers else value[: self.rows]
+            part[...] = (tensor.T if self.transposed else tensor).reshape(part.shape)
         return value
 
     def to_theirs(self, value: np.ndarray) -> dict[str, np.ndarray]:
-        layers = [value[: self.rows]]
-        if self.stacked:
-            layers = value
         tensors = {}
+        layers = value if self.layers else [value[: self.rows]]
         for name, layer in zip(self.theirs, layers, strict=True):
+            tensor = layer.reshape(self.shape)
             if self.transposed:
                 tensor = layer.reshape(self.shape[::-1]).T
-            else:
-                tensor = layer.reshape(self.shape)
             # safetensors writes the memory as it lies, whatever the strides.
             tensors[name] = np.ascontiguousarray(tensor)
         return tensors
 
 
-def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place], list[str]]:
-    """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
-    as shapes."""
+def places(
+    modules: Mapping[str, str], config: ModelConfig, abstract: Any, transposed: bool = True
+) -> tuple[list[Place], list[str]]:
+    """(what of our parameters lies where in theirs, those that have no place there). modules:
+    {ours: theirs}, with "{n}" for the number of a layer; abstract: ours as shapes; transposed:
+    their linear layers are [out, in]."""
     table = []
     without = []
     for name, leaf in flattened(abstract).items():
-        theirs = names.theirs(name)
-        if theirs is None:
+        module, _, part = name.rpartition("/")
+        if module not in modules:
             without.append(name)
             continue
-        layers = (theirs,)
-        shape = tuple(leaf.shape)
-        if "/layers/" in name:
-            count, *shape_of_layer = leaf.shape
-            layers = tuple(theirs.replace("{n}", str(n)) for n in range(count))
-            shape = tuple(shape_of_layer)
-        transposed = False
+        theirs = f"{modules[module]}.{_PARTS[part]}"
+        layers = "/layers/" in name
+        shape = tuple(leaf.shape)[layers:]
+        numbers = range(leaf.shape[0] if layers else 1)
+        named = tuple(theirs.replace("{n}", str(n)) for n in numbers)
+        turned = False
         rows = None
         if name.endswith(OF_WORDS):
             # The padding is ours: their tables end with the last word.
@@ -122,13 +99,13 @@ def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place
             if name.endswith("attention/out/kernel"):
                 inputs = math.prod(shape[:-1])
             shape = (inputs, math.prod(shape) // inputs)
-            transposed = names.transposed
-            if transposed:
+            turned = transposed
+            if turned:
                 shape = shape[::-1]
         elif name.endswith("/bias"):
             # Ours has the heads apart here, too.
             shape = (math.prod(shape),)
-        table.append(Place(name, leaf, layers, shape, transposed, rows))
+        table.append(Place(name, leaf, named, layers, shape, turned, rows))
     return table, without
 
 
@@ -144,12 +121,8 @@ def to_ours(
     wanted = {}
     for place in table:
         wanted |= dict.fromkeys(place.theirs, place.shape)
-    shapes = {}
-    for name, shape in tensors.shapes.items():
-        if name in wanted or name not in known:
-            shapes[name] = shape
-    # Of all tensors at once, so that a user sees the whole misfit.
-    rows = difference(wanted, shapes)
+    expected = [name for name in tensors.shapes if name in wanted or name not in known]
+    rows = difference(wanted, {name: tensors.shapes[name] for name in expected})
     if rows:
         raise Differing(tensors.origin, rows)
     return {place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in table}
@@ -160,36 +133,21 @@ def difference(
 ) -> list[Row]:
     """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
     wanted."""
-    rows = [
-        (name, shape, shapes.get(name))
-        for name, shape in wanted.items()
-        if shapes.get(name) != shape
-    ]
-    for name, shape in shapes.items():
-        if name not in wanted:
-            rows.append((name, None, shape))
-    return rows
+    names = dict.fromkeys((*wanted, *shapes))
+    rows = [(name, wanted.get(name), shapes.get(name)) for name in names]
+    return [(name, shape, found) for name, shape, found in rows if shape != found]
 
 
 class Differing(UserError):
-    """Weights are not those that a configuration describes. The message names the first of them,
-    `table` all."""
+    """Weights are not those that a configuration describes."""
 
     def __init__(self, origin: str, rows: Sequence[Row], description: str = "config.json"):
-        lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
-        name, wanted, there = lines[0]
-        # One of them in the message: the names of a whole model would hide what is to be done.
+        name, wanted, found = rows[0]
+        # One of them: the names of a whole model would hide what is to be done.
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         super().__init__(
             f"{origin}: its weights are not those that {description} describes: {name}: wanted"
-            f" {wanted}, found {there}{more}; give files that belong together"
-        )
-        lines = [("weight", "wanted", "found"), *lines]
-        names_width = max(len(name) for name, _, _ in lines)
-        wanted_width = max(len(wanted) for _, wanted, _ in lines)
-        self.table = "\n".join(
-            f"{name:{names_width}}  {wanted:{wanted_width}}  {there}"
-            for name, wanted, there in lines
+            f" {_size(wanted)}, found {_size(found)}{more}; give files that belong together"
         )
 
 

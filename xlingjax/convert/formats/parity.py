@@ -1,7 +1,6 @@
 """Is a converted model the one that transformers computes? (extra `interop`)"""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.convert.formats.bart import LanguageRows
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled
-from xlingjax.inference.generate import Generator
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.decoding import Decoding, Ids
-from xlingjax.model.generation import generate
 from xlingjax.model.masks import bidirectional
 from xlingjax.runtime.machine import first_line
 
@@ -68,33 +63,6 @@ _TOKENIZERS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Parity:
-    what: str
-    """Is compared."""
-    difference: float
-    """The largest of two numbers."""
-    largest: float
-    """Number."""
-    sentences: int
-    ids: bool
-    """Were compared too."""
-
-    @property
-    def same(self) -> bool:
-        return self.difference <= TOLERANCE * max(1.0, self.largest)
-
-    def __str__(self) -> str:
-        ids = ""
-        if not self.ids:
-            ids = "; the folder has no tokenizer of transformers to compare ids with"
-        return (
-            f"{self.what}: largest difference {self.difference:.1e} (of values up to"
-            f" {self.largest:.1f}), {self.sentences} sentences of as many languages, transformers"
-            f" in float32{ids}"
-        )
-
-
 def interop() -> Any:
     """The module transformers, silent. Raises UserError where it, or PyTorch, is not installed."""
     try:
@@ -111,39 +79,31 @@ def interop() -> Any:
     return transformers
 
 
-def _compared(config: ModelConfig, vocabulary_head: bool) -> str:
-    """What is compared, of `_KINDS`: what is computed last, which all before it decides."""
-    if config.decoder_layers:
-        return "decoder"
-    if config.num_labels:
-        return config.classifier
-    if vocabulary_head:
-        return "words"
-    return "states"
-
-
 def compare(
     folder: Path,
     config: ModelConfig,
     params: Any,
     vocabulary: Vocabulary,
     vocabulary_head: bool,
-    order: LanguageRows | None = None,
-) -> Parity:
-    """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of
-    its classifier, else of its vocabulary head (of a decoder's, which reads another sentence), else
-    the states of every layer. A language embedding gets them in turn, and language tokens begin
-    what a decoder reads in turn. order: that of the rows there. Raises UserError where transformers
-    is not installed, where it cannot open the folder, and for ids that differ, with the sentence.
+) -> str:
+    """What was found of ours beside the model and the tokenizer that transformers opens in
+    `folder`: the logits of its classifier, else of its vocabulary head (of a decoder's, which reads
+    another sentence), else the states of every layer.
+
+    A language embedding gets them in turn, and language tokens begin what a decoder reads in turn.
+    Raises UserError where ids or numbers differ, and where
+    transformers is not installed or cannot open the folder.
     """
     transformers = interop()
-    _require_computed_there(folder, config)
-    kind = _compared(config, vocabulary_head)
+    # What is computed last, which all before it decides.
+    kind = "words" if vocabulary_head else "states"
+    if config.decoder_layers:
+        kind = "decoder"
+    elif config.num_labels:
+        kind = config.classifier
     tokenizer, theirs = opened(folder, transformers, kind)
     most = config.max_positions - config.position_offset - bool(config.streams)
     rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
-    if order and tokenizer is not None:
-        _require_codes(folder, vocabulary, tokenizer, order)
     # In float32 and with plain attention, as transformers computes.
     model = build_model(config.replace(dtype="float32", attention_backend="xla"))
     run = compiled(_ours, model, None, kind)
@@ -155,7 +115,7 @@ def compare(
         # An accelerator may take fewer bits of float32.
         with jax.default_matmul_precision("highest"):
             ours = np.asarray(run(params, batch))
-        wanted = _theirs(theirs, batch, config, kind, order)
+        wanted = _theirs(theirs, batch, config, kind)
         if ours.ndim > 2:
             valid_BL = batch["decoder_pack_ids" if kind == "decoder" else "pack_ids"] > 0
             ours, wanted = ours[valid_BL], wanted[valid_BL]
@@ -167,20 +127,17 @@ def compare(
         difference = float(np.maximum(difference, np.abs(ours - wanted).max()))
         largest = float(np.maximum(largest, np.abs(wanted).max()))
     _, what = _KINDS[kind]
-    has_tokenizer = tokenizer is not None
-    return Parity(what, difference, largest, len(rows), has_tokenizer)
-
-
-def _require_computed_there(folder: Path, config: ModelConfig) -> None:
-    """Raises UserError for an n-stream decoder that the class of transformers does not compute."""
-    if not config.streams:
-        return
-    fields = Fields(folder / "config.json")
-    if fields.index("pad_token_id", 0) or config.decoder_layers > config.layers:
+    found = (
+        f"{what}: largest difference {difference:.1e} (of values up to {largest:.1f}),"
+        f" {len(rows)} sentences of as many languages, transformers in float32"
+    )
+    if not difference <= TOLERANCE * max(1.0, largest):
         raise UserError(
-            "transformers computes an n-stream decoder with padding 0 and no more layers than the"
-            " encoder has; say --unverified"
+            f"{folder}: what xlingjax computes is not what transformers computes: {found}"
         )
+    if tokenizer is None:
+        found += "; the folder has no tokenizer of transformers to compare ids with"
+    return found
 
 
 def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
@@ -226,7 +183,9 @@ def _batch(
         batch["sides"] = np.broadcast_to(second_L, batch["input_ids"].shape).astype(np.int32)
     if kind == "decoder":
         other = (rows[start + 1 :] + rows)[:_ROWS]
-        batch |= _read_by_decoder(other, length, vocabulary.pad_id)
+        read = _fields_of(other, length, vocabulary.pad_id)
+        read["ids"] = read.pop("input_ids")
+        batch |= {f"decoder_{name}": values for name, values in read.items()}
         if config.language_tokens:
             token = vocabulary.size + number % config.language_tokens
             batch["decoder_ids"][:, 0] = token
@@ -248,18 +207,8 @@ def _fields_of(
     }
 
 
-def _read_by_decoder(rows: list[list[int]], length: int, pad_id: int) -> dict[str, np.ndarray]:
-    fields = _fields_of(rows, length, pad_id)
-    fields["ids"] = fields.pop("input_ids")
-    return {f"decoder_{name}": values for name, values in fields.items()}
-
-
 def _theirs(
-    theirs: Any,
-    batch: dict[str, np.ndarray],
-    config: ModelConfig,
-    kind: str,
-    order: LanguageRows | None,
+    theirs: Any, batch: dict[str, np.ndarray], config: ModelConfig, kind: str
 ) -> np.ndarray:
     """What is compared of their model, as `_ours` of ours: [B, L, ...] or [B, C]."""
     import torch
@@ -271,12 +220,7 @@ def _theirs(
         names["token_type_ids"] = "sides"
     if kind == "decoder":
         names["decoder_input_ids"] = "decoder_ids"
-    given = {}
-    for argument, name in names.items():
-        values = batch[name]
-        if order and argument.endswith("input_ids"):
-            values = order.theirs[values]
-        given[argument] = torch.tensor(values).long()
+    given = {argument: torch.tensor(batch[name]).long() for argument, name in names.items()}
     with torch.no_grad():
         if config.streams:
             computed = _by_steps(theirs, given)
@@ -289,7 +233,7 @@ def _theirs(
             if "start_logits" in output:
                 # Where an answer begins and ends, beside each other.
                 computed = torch.stack([output.start_logits, output.end_logits], -1)
-    return computed.numpy()[..., order.theirs] if order else computed.numpy()
+    return computed.numpy()
 
 
 def _ours(model, kind: str, params, batch):
@@ -328,22 +272,12 @@ def _rows(
         if isinstance(vocabulary, FastBpeVocabulary):
             found = [vocabulary.bos_id, *found[1:]]
         if found != ids:
-            at = first_difference(ids, found)
             raise UserError(
-                f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from"
-                f" piece {at} on: {found[at : at + 3]} and {ids[at : at + 3]}; give files that"
-                " belong together"
+                f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}:"
+                f" {found} and {ids}; give files that belong together"
             )
         rows.append(ids[:most])
     return rows
-
-
-def first_difference(ids: list[int], found: list[int]) -> int:
-    """The place of the first two that differ; 0 where one list begins the other."""
-    for place, (one, other) in enumerate(zip(ids, found, strict=False)):
-        if one != other:
-            return place
-    return 0
 
 
 def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], str]:
@@ -357,23 +291,6 @@ def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], st
     ):
         return lambda text: text
     return vocabulary.normalized
-
-
-def _require_codes(
-    folder: Path, vocabulary: Vocabulary, tokenizer: Any, order: LanguageRows
-) -> None:
-    """Raises UserError where their tokenizer has other ids for MASK or a language."""
-    theirs = order.theirs
-    names = {vocabulary.mask_id: tokenizer.mask_token}
-    for row, code in enumerate(sorted(order.codes), vocabulary.size):
-        names[row] = code
-    for row, name in names.items():
-        found = tokenizer.convert_tokens_to_ids(name)
-        if found != theirs[row]:
-            raise UserError(
-                f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows"
-                f" at {theirs[row]}; give files that belong together"
-            )
 
 
 def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
@@ -395,115 +312,3 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
         past = found.past_key_values
         logits.append(found.logits[:, 0])
     return torch.stack(logits, dim=1)
-
-
-# ---- texts that an encoder-decoder writes ----
-
-LONGEST = 24
-"""Tokens of a text that is compared."""
-
-
-def compare_texts(
-    folder: Path,
-    config: ModelConfig,
-    params: Any,
-    vocabulary: Vocabulary,
-    starts: Sequence[int],
-    languages: Sequence[str] = (),
-) -> str:
-    """What was found. Every sentence is read by their tokenizer and written to greedily by both,
-    begun with `starts` in turn. languages: the names of language tokens, in order. Raises UserError
-    where the ids differ, unless the two next tokens are as likely within the tolerance."""
-    tokenizer, theirs = opened(folder, interop(), "decoder")
-    for number, name in enumerate(languages, vocabulary.size):
-        token = tokenizer.convert_tokens_to_ids(name)
-        if token != number:
-            raise UserError(f"{folder}: transformers has {name} at {token}, not at {number}")
-    model = build_model(config.replace(dtype="float32", attention_backend="xla"))
-    longest = min(model.longest_target, LONGEST)
-    most = config.max_positions - config.position_offset - bool(config.streams)
-    rows = _rows(folder, vocabulary, tokenizer, most, False)
-    batch = _fields_of(rows, max(map(len, rows)), vocabulary.pad_id)
-    start_B = np.resize(np.array(starts, np.int32), len(rows))
-    params = jax.device_put(params)
-    ids = Generator(model, params, vocabulary, ()).ids
-    # An accelerator may take fewer bits of float32.
-    with jax.default_matmul_precision("highest"):
-        run = compiled(_written, model, None, ids, longest)
-        ours = _ended(np.asarray(run(params, batch, start_B)), vocabulary)
-    written = _ended(_written_there(theirs, batch, start_B, longest), vocabulary)
-    ties = 0
-    for row, (one, other) in enumerate(zip(ours, written, strict=True)):
-        if one == other:
-            continue
-        if not _as_likely(model, params, batch, row, start_B, one, other):
-            raise UserError(
-                f"{folder}: of {SENTENCES[row]!r} transformers writes {other[:8]}..., and the run"
-                f" {one[:8]}..."
-            )
-        ties += 1
-    message = (
-        f"texts written greedily: the same ids for {len(rows) - ties} of {len(rows)} sentences"
-    )
-    if ties:
-        message += ", for the others until two tokens are as likely"
-    return message
-
-
-def _written(model: Any, ids: Ids, columns: int, params, batch, start_B):
-    """int32 [B, T]"""
-    decoding = Decoding(max_length=(0.0, columns))
-    texts = generate(model, params, batch, start_B, start_B * 0, ids, decoding, columns)
-    return texts.ids[:, 0]
-
-
-def _written_there(
-    theirs: Any, batch: dict[str, np.ndarray], start_B: np.ndarray, columns: int
-) -> np.ndarray:
-    """int32 [B, T], as the folder's generation_config.json has it but for the beams."""
-    import torch
-
-    with torch.no_grad():
-        ids = theirs.generate(
-            input_ids=torch.tensor(batch["input_ids"]).long(),
-            attention_mask=torch.tensor(batch["pack_ids"]).long(),
-            decoder_start_token_id=start_B.tolist(),
-            num_beams=1,
-            max_new_tokens=columns,
-        )
-    return ids.numpy()[:, 1:]
-
-
-def _ended(ids_BT: np.ndarray, vocabulary: Vocabulary) -> list[list[int]]:
-    """Each up to its end."""
-    texts = []
-    for ids in ids_BT.tolist():
-        if vocabulary.eos_id in ids:
-            ids = ids[: ids.index(vocabulary.eos_id) + 1]
-        texts.append(ids)
-    return texts
-
-
-def _as_likely(
-    model: Any,
-    params: Any,
-    batch: dict[str, np.ndarray],
-    row: int,
-    start_B: np.ndarray,
-    one: list[int],
-    other: list[int],
-) -> bool:
-    """Whether the first two tokens that differ have the same logit within rounding: either may then
-    be the highest."""
-    shorter = min(len(one), len(other))
-    # Where one text goes on behind the other's end there are no two tokens.
-    if one[:shorter] == other[:shorter]:
-        return False
-    at = first_difference(one, other)
-    before = [int(start_B[row]), *one[:at]]
-    alone = {name: values[row : row + 1] for name, values in batch.items()}
-    alone |= _read_by_decoder([before], len(before), 0)
-    with jax.default_matmul_precision("highest"):
-        logits_V = np.asarray(compiled(_ours, model, None, "decoder")(params, alone))[0, -1]
-    difference = abs(float(logits_V[one[at]] - logits_V[other[at]]))
-    return difference <= TOLERANCE * max(1.0, float(np.abs(logits_V).max()))

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.family import GELU, Family, counted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
@@ -34,7 +33,6 @@ _DECODER = {
 class ProphetNet(Family):
     # Of the cross-lingual one transformers 5 has no name, so the other is written.
     types = ("prophetnet", CROSS_LINGUAL)
-    roles = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
     architectures = dict.fromkeys(
         (
             "XLMProphetNetModel",
@@ -101,8 +99,7 @@ class ProphetNet(Family):
         )
 
     def unfit(self, config: ModelConfig) -> str:
-        """config: as our run has it, see `seq2seq_form`."""
-        others = [super().unfit(config), seq2seq_form.unlike(config)]
+        others = [super().unfit(config)]
         if config.decoder_embeddings == "separate":
             others.append("decoder_embeddings='separate'")
         # transformers has room for the keys of as many layers as the encoder has.
@@ -118,19 +115,12 @@ class ProphetNet(Family):
             name = f"prophetnet.{side}.position_embeddings.weight"
             theirs[name] = counted(theirs[name], config.position_offset, 1)
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
         # Padding is not the vocabulary's: the class counts positions from it on, and its decoder
         # counts distances rightly from 0 alone.
-        return super().described(config, vocabulary) | {
-            "activation_dropout": 0.0,
-            "pad_token_id": 0,
-        }
+        return {"activation_dropout": 0.0, "pad_token_id": 0}
 
 
 PROPHETNET = ProphetNet()

@@ -4,9 +4,8 @@ the end.
 A model whose vocabulary head has no transform is written without it: the class of that has one.
 """
 
-from xlingjax.convert.formats.family import differing, moved
+from xlingjax.convert.formats.family import Modules, differing, moved
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
 from xlingjax.model.config import ModelConfig
 
@@ -29,7 +28,7 @@ class RobertaPreLayerNorm(XlmRoberta):
     positions = moved(XlmRoberta.positions, *_RENAMED)
     segments = moved(XlmRoberta.segments, *_RENAMED)
     tied = moved(XlmRoberta.tied, *_RENAMED)
-    without_meaning = moved(XlmRoberta.without_meaning, *_RENAMED)
+    ignored = moved(XlmRoberta.ignored, *_RENAMED)
     modules = {
         **moved(XlmRoberta.modules, *_RENAMED),
         "encoder/layers/attention_norm": f"{_BODY}encoder.layer.{{n}}.attention.LayerNorm",
@@ -54,9 +53,9 @@ class RobertaPreLayerNorm(XlmRoberta):
     def architecture(self, config: ModelConfig) -> str:
         return self.bare if self.is_bare(config) else super().architecture(config)
 
-    def written_names(self, config: ModelConfig) -> Names:
+    def written_names(self, config: ModelConfig) -> Modules:
         if self.is_bare(config):
-            return Names(self.modules_without_head())
+            return self.modules_without_head()
         return super().written_names(config)
 
 

@@ -26,7 +26,7 @@ _ATTENTION = "decoder/layers/attention/"
 _OF_ENCODER = "encoder/layers/attention/"
 _TABLES = "embeddings/"
 _OF_DECODER = "decoder_embeddings/"
-_WORDS = ("tokens/", "languages/")
+_WORDS = ("embeddings/tokens/", "embeddings/languages/")
 # What reads a state where no norm stands before it.
 _READERS = ("attention/query", "attention/key", "attention/value", "attention/relative", "ffn/in")
 _WRITERS = ("attention/out", "ffn/out")
@@ -44,8 +44,8 @@ def form_of(config: ModelConfig) -> ModelConfig:
 
 
 def unlike(config: ModelConfig) -> str:
-    """The setting that no class has whatever is written; "": none."""
-    if config.norm_eps == NORM_EPS or config.norm_eps <= _NOTHING:
+    """The setting of an encoder-decoder that no class has whatever is written; "": none."""
+    if not config.decoder_layers or config.norm_eps == NORM_EPS or config.norm_eps <= _NOTHING:
         return ""
     return f"norm_eps={config.norm_eps!r}"
 
@@ -80,17 +80,12 @@ def _copies(config: ModelConfig, flat: dict[str, Any]) -> dict[str, str]:
     """{what the form has beside: the parameter of ours that it is a copy of}."""
     copies = {}
     for name in flat:
-        of_tables = name.startswith(_TABLES)
-        shared = config.decoder_embeddings == "shared"
-        if shared and of_tables and not name.startswith(_words_of(_TABLES)):
+        of_tables = name.startswith(_TABLES) and not name.startswith(_WORDS)
+        if config.decoder_embeddings == "shared" and of_tables:
             copies[name.replace(_TABLES, _OF_DECODER, 1)] = name
         if config.tied_self_attention and name.startswith(_OF_ENCODER):
             copies[name.replace(_OF_ENCODER, _ATTENTION, 1)] = name
     return copies
-
-
-def _words_of(tables: str) -> tuple[str, ...]:
-    return tuple(f"{tables}{table}" for table in _WORDS)
 
 
 def _copied(config: ModelConfig, copy: str, value: np.ndarray) -> np.ndarray:

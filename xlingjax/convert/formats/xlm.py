@@ -44,13 +44,6 @@ _SUMMARY = {
 
 class Xlm(Family):
     types = ("xlm",)
-    # Ids of the special pieces: the same numbers in every published one.
-    roles = {
-        "pad_id": ("pad_token_id", 2),
-        "eos_id": ("eos_token_id", 1),
-        "unk_id": ("unk_index", 3),
-        "mask_id": ("mask_index", 5),
-    }
     architectures = {
         "XLMModel": None,
         "XLMWithLMHeadModel": None,
@@ -90,7 +83,7 @@ class Xlm(Family):
     body, head = "transformer.", "pred_layer."
     beside = ("pred_layer.", "sequence_summary.", "classifier.", "qa_outputs.")
     tied = {"pred_layer.proj.weight": "transformer.embeddings.weight"}
-    without_meaning = ("transformer.position_ids",)
+    ignored = ("transformer.position_ids",)
     modules = {
         **below("", "transformer.", _TABLES),
         **below("encoder/", "transformer.", _LAYER),
@@ -128,18 +121,12 @@ class Xlm(Family):
         not name them all, in the order that runs have."""
         count = fields.count("n_langs", 1)
         named = fields.values.get("lang2id")
-        numbers = sorted(range(count), key=repr)
-        # By `repr`, since anything may stand there, and 1 and "1" cannot be compared.
-        if not isinstance(named, dict) or sorted(named.values(), key=repr) != numbers:
+        codes = sorted(named) if isinstance(named, dict) else []
+        if [named[code] for code in codes] != list(range(count)):
             raise UserError(
-                f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give"
-                ' their codes, {"ar": 0, "bg": 1, ...}'
-            )
-        codes = sorted(named)
-        if codes != sorted(named, key=named.__getitem__):
-            raise UserError(
-                f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages"
-                " of a run are; reorder the rows of lang_embeddings and lang2id"
+                f"{fields.path}: lang2id={named!r} does not number n_langs={count} languages in"
+                " alphabetical order, as those of a run are; mend it, and the rows of"
+                " lang_embeddings with it"
             )
         return tuple(codes)
 
@@ -148,23 +135,18 @@ class Xlm(Family):
             filter(None, [super().unfit(config), differing(config, ffn=4 * config.dim)])
         )
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
-        fields = super().described(config, vocabulary, labels) | {
+        fields: dict[str, Any] = {
             "n_langs": max(config.num_languages, 1),
             "use_lang_emb": config.has_languages,
             "unk_index": vocabulary.unk_id,
             "mask_index": vocabulary.mask_id,
         }
         if config.has_languages:
-            codes = [*languages]
-            for number in range(len(languages), config.num_languages):
-                codes.append(f"language {number}")
+            unnamed = range(len(languages), config.num_languages)
+            codes = [*languages, *(f"language {number}" for number in unnamed)]
             fields["lang2id"] = {code: i for i, code in enumerate(codes)}
             fields["id2lang"] = {str(i): code for i, code in enumerate(codes)}
         if self.kind_of(config) == "xlm":

@@ -33,7 +33,6 @@ def architectures(prefix: str, *plain: str) -> dict[str, str | None]:
 
 class XlmRoberta(Family):
     types = ("xlm-roberta", "roberta")
-    roles = {"pad_id": ("pad_token_id", 1)}
     # Those of XLM-R come last: they are written.
     architectures = architectures("Roberta", "Model", "ForMaskedLM") | architectures(
         "XLMRoberta", "Model", "ForMaskedLM"
@@ -77,7 +76,7 @@ class XlmRoberta(Family):
         "lm_head.decoder.bias": "lm_head.bias",
     }
     # Buffers, and the layer that next-sentence prediction left in the class without being trained.
-    without_meaning = (
+    ignored = (
         "roberta.embeddings.position_ids",
         "roberta.embeddings.token_type_ids",
         "roberta.pooler.dense.",
@@ -130,16 +129,11 @@ class XlmRoberta(Family):
     def rows_before(self, pad_id: int) -> int:
         return pad_id + 1
 
-    def described(
-        self,
-        config: ModelConfig,
-        vocabulary: Vocabulary,
-        labels: Sequence[str] = (),
-        languages: Sequence[str] = (),
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
-        fields = super().described(config, vocabulary, labels)
         # The class has segments in any case; ours gives it a row of zeros.
-        fields["type_vocab_size"] = 1
+        fields: dict[str, Any] = {"type_vocab_size": 1}
         if self.kind_of(config) and config.classifier_dropout is not None:
             fields["classifier_dropout"] = config.classifier_dropout
         return fields
@@ -164,8 +158,7 @@ class FairseqXlmRoberta(Family):
     words = "encoder.sentence_encoder.embed_tokens.weight"
     positions = "encoder.sentence_encoder.embed_positions.weight"
     tied = {"encoder.lm_head.weight": words}
-    without_meaning = ("encoder.sentence_encoder.version", "encoder.version")
-    left = ("classification_heads.",)
+    ignored = ("encoder.sentence_encoder.version", "encoder.version", "classification_heads.")
     modules = below(
         "",
         "encoder.",

@@ -22,24 +22,15 @@ from pathlib import Path
 
 from xlingjax.data.text.given import require_list
 from xlingjax.data.vocabulary.sentencepiece import XLM_MASK_ID, XLM_SPECIAL_PIECES, PieceTable
+from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 
 END = "</w>"
 LANGUAGE = "en"
 TOKENIZER_CLASS = "XLMTokenizer"
-NOTES = (
-    "every text is cut into words by Moses's rules of English, whatever its language",
-    "sentences begin with </s>, as XLM trains them; transformers' XLMTokenizer puts <s> there",
-)
 _GOES_ON = "@@"
 """The end of a piece that does not end its word, in the files of XLM's own code."""
-_SPECIAL = {
-    "unk_token": "<unk>",
-    "sep_token": "</s>",
-    "pad_token": "<pad>",
-    "mask_token": "<special1>",
-}
 _OTHERS = (".json", ".model", ".txt", ".pth")
 """Endings of files whose names may begin as those of XLM's codes and vocabulary do."""
 _CACHED = 1 << 18
@@ -64,12 +55,9 @@ class FastBpeVocabulary(PieceTable):
                 "XLM's byte pair codes need sacremoses: pip install 'xlingjax[interop]'"
             ) from None
         self._pieces = sorted(ids, key=ids.__getitem__)
-        for i, piece in enumerate(self._pieces):
-            # The table of embeddings has a row for each, so ids are places in it.
-            if ids[piece] != i:
-                raise UserError(
-                    f"its vocabulary has no piece, or several, for id {i}; fetch it again"
-                )
+        # The table of embeddings has a row for each, so ids are places in it.
+        if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
+            raise UserError("the ids of its vocabulary have gaps or stand twice; fetch it again")
         specials = len(XLM_SPECIAL_PIECES)
         if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
             raise UserError(
@@ -80,7 +68,6 @@ class FastBpeVocabulary(PieceTable):
         self._take(range(specials), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
         self.layout = "xlm"
         self.lowercase = lowercase
-        self.notes = NOTES
         self._ids = ids
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
@@ -100,35 +87,16 @@ class FastBpeVocabulary(PieceTable):
     def read(cls, folder: Path) -> FastBpeVocabulary:
         """Of transformers' folder, or ours, which is the same. Raises UserError."""
         try:
-            config = {}
-            config_path = folder / "tokenizer_config.json"
-            if config_path.is_file():
-                config = parsed_json(config_path.read_text(encoding="utf-8"))
+            config = read_object(folder / "tokenizer_config.json")
             # XLMTokenizer's default.
             lowercase = config.get("do_lowercase_and_remove_accent", True)
-            if not isinstance(lowercase, bool):
-                raise UserError(
-                    f"do_lowercase_and_remove_accent={lowercase!r} is neither true nor false"
-                )
-            # Others would have other ids than those that a model of layout "xlm" expects.
-            for role, token in _SPECIAL.items():
-                given = config.get(role, token)
-                # transformers writes a token as its text or as an object with flags.
-                if isinstance(given, dict):
-                    given = given.get("content")
-                if given != token:
-                    raise UserError(
-                        f"tokenizer_config.json has {role} {given!r}; XLM's is {token!r}"
-                    )
             ids = parsed_json((folder / "vocab.json").read_text(encoding="utf-8"))
-            if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
-                raise UserError("vocab.json is no table of ids by piece")
             # Whatever stands behind the last end of a line is no merge, as in transformers.
             lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[:-1]
             return cls(ids, _pairs(lines), lowercase)
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError) as error:
             raise UserError(f"{folder}: its vocabulary cannot be read: {error}") from None
 
     @classmethod
@@ -137,26 +105,24 @@ class FastBpeVocabulary(PieceTable):
         their ids, `vocab*`; None where `folder` has no codes. A vocabulary without capitals is of
         lower-cased text. Raises UserError.
         """
-        if not _named(folder, "codes"):
+        codes = _file(folder, "codes")
+        if codes is None:
             return None
         try:
-            codes = _lines(_only(folder, "codes"))
             if not words:
                 # A checkpoint of XLM's holds its words in order; its files beside it need not.
-                words = [*XLM_SPECIAL_PIECES, *_words(_lines(_only(folder, "vocab")))]
+                vocab = _file(folder, "vocab")
+                if vocab is None:
+                    raise UserError("the folder has codes and no vocab file; put it beside them")
+                words = [*XLM_SPECIAL_PIECES, *_words(vocab.read_text(encoding="utf-8"))]
             specials = len(XLM_SPECIAL_PIECES)
             pieces = [*words[:specials], *map(_piece, words[specials:])]
             # Nothing in the files says whether case was folded but the pieces themselves.
-            lowercase = not any(map(_has_capital, pieces))
+            lowercase = not any(map(str.isupper, "".join(pieces)))
             ids = {piece: i for i, piece in enumerate(pieces)}
-            vocabulary = cls(ids, _pairs(codes), lowercase)
+            return cls(ids, _pairs(codes.read_text(encoding="utf-8").split("\n")), lowercase)
         except (OSError, UnicodeDecodeError, UserError) as error:
             raise UserError(f"{folder}: {error}") from None
-        case = "capitals: they and accents are kept"
-        if lowercase:
-            case = "no capitals: capitals and accents are removed"
-        vocabulary.notes = (f"its vocabulary has {case}", *vocabulary.notes)
-        return vocabulary
 
     def files(self) -> dict[str, bytes]:
         # Their <s> is said to be </s>: so AutoTokenizer puts around a text what our models are
@@ -176,14 +142,7 @@ class FastBpeVocabulary(PieceTable):
         }
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
-        encoded = []
-        for line in lines:
-            ids = []
-            for word in self._words(line):
-                _, ids_of_word = self._cut(word)
-                ids += ids_of_word
-            encoded.append(ids)
-        return encoded
+        return [[i for word in self._words(line) for i in self._cut(word)[1]] for line in lines]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         require_list(words, "words")
@@ -289,29 +248,23 @@ def aligned(text: str, made: str, alone: Callable[[str], str]) -> list[tuple[int
         if end - begin == count:
             # Equal, or as many others in their place: one for one.
             found += spans[begin:end]
-        elif begin < end:
-            # Fewer or more: each stands for the whole run.
-            run = (spans[begin][0], spans[end - 1][1])
-            found += [run] * count
-        else:
-            # Put in: an empty span where it was put.
-            place = len(text)
-            if begin < len(spans):
-                place = spans[begin][0]
-            found += [(place, place)] * count
+            continue
+        # Fewer or more: each stands for the whole run, which is empty where they were put in.
+        first = spans[begin][0] if begin < len(spans) else len(text)
+        last = spans[end - 1][1] if begin < end else first
+        found += [(first, last)] * count
     return found
 
 
 def _check_merges(pieces: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
     """Raises UserError where the merges make other pieces than these."""
-    made = {first + second for first, second in merges}
     # Single characters are there without a merge.
-    longer = [piece for piece in pieces if len(piece.removesuffix(END)) > 1]
-    missing = [piece for piece in longer if piece not in made]
+    longer = {piece for piece in pieces if len(piece.removesuffix(END)) > 1}
+    missing = longer - {first + second for first, second in merges}
     # Released vocabularies have a few pieces that no merge makes.
     if len(missing) > 0.01 * len(longer):
         raise UserError(
-            f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {missing[0]!r}"
+            f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {min(missing)!r}"
             " for one; fetch the merges that belong to it"
         )
 
@@ -322,40 +275,19 @@ def _without_accents(word: str) -> str:
     return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
 
 
-def _has_capital(piece: str) -> bool:
-    return any(c.isupper() for c in piece)
-
-
 def _pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
     """The merges of lines `first second`, perhaps with a count behind."""
-    pairs = []
-    for line in lines:
-        cells = line.split()
-        if len(cells) > 1:
-            pairs.append((cells[0], cells[1]))
-    return pairs
+    cells = [line.split() for line in lines]
+    return [(first, second) for first, second, *_ in filter(lambda cell: len(cell) > 1, cells)]
 
 
-def _named(folder: Path, name: str) -> list[Path]:
-    files = []
-    for path in sorted(folder.glob(f"{name}*")):
-        if path.is_file() and path.suffix not in _OTHERS:
-            files.append(path)
-    return files
-
-
-def _only(folder: Path, name: str) -> Path:
-    files = _named(folder, name)
-    if len(files) != 1:
-        names = " and ".join(path.name for path in files) or f"no {name} file"
-        raise UserError(
-            f"the folder has {names}; leave the one {name} file that belongs to the checkpoint"
-        )
-    return files[0]
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")
+def _file(folder: Path, name: str) -> Path | None:
+    """The one whose name begins so. Raises UserError for several."""
+    files = [path for path in sorted(folder.glob(f"{name}*")) if path.suffix not in _OTHERS]
+    if len(files) > 1:
+        names = " and ".join(path.name for path in files)
+        raise UserError(f"{folder} has {names}; leave the one that belongs to the checkpoint")
+    return files[0] if files else None
 
 
 def _piece(word: str) -> str:
@@ -366,16 +298,13 @@ def _piece(word: str) -> str:
     return word + END
 
 
-def _words(lines: Iterable[str]) -> list[str]:
+def _words(text: str) -> list[str]:
     """The words of a vocabulary, `word count` a line; XLM's code passes over the lines that are
     left out here."""
     # A dict for its order: the first of equal words counts, and none that is special.
     words = dict.fromkeys(XLM_SPECIAL_PIECES)
-    for number, line in enumerate(lines, 1):
+    for line in text.split("\n"):
         cells = line.split()
-        if "\u2028" in line or len(cells) != 2:
-            continue
-        if not cells[1].isdigit():
-            raise UserError(f"line {number} is {line!r}, not a word and its count")
-        words.setdefault(cells[0])
+        if "\u2028" not in line and len(cells) == 2:
+            words.setdefault(cells[0])
     return [*words][len(XLM_SPECIAL_PIECES) :]

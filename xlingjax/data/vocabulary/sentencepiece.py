@@ -21,6 +21,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,18 +33,13 @@ LAYOUTS = ("xlm", "xlmr", "xprophetnet")
 XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
 XLM_MASK_ID = 5
 _FIRST = {
-    "xlm": (),
     "xlmr": ("<s>", "<pad>", "</s>", "<unk>"),
     "xprophetnet": (
-        "[PAD]",
-        "[CLS]",
-        "[SEP]",
-        "[UNK]",
-        "[MASK]",
+        *("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),
         *(f"[unused{i}]" for i in range(10)),
     ),
 }
-"""Names of the first ids, in place of the pieces'."""
+"""Names of the first ids, in place of those of the first three pieces."""
 VOCABULARY_FILES = (
     "vocab.model",
     "tokenizer.json",
@@ -54,24 +50,15 @@ VOCABULARY_FILES = (
 """What a run's folder holds of its vocabulary, as far as it has them."""
 
 
-def _written_layout(side: Path) -> tuple[str | None, str | None]:
-    """The layout and the hash in our own vocab.json; other programs have files of that name with
-    other contents."""
+def _written(side: Path) -> dict[str, Any]:
+    """The content of our own vocab.json; other programs have files of that name with other
+    contents."""
     try:
         written = parsed_json(side.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return None, None
-    if not isinstance(written, dict):
-        return None, None
-    layout = written.get("layout")
-    # A table would be no key.
-    if not isinstance(layout, str) or layout not in LAYOUTS:
-        return None, None
-    return layout, written.get("sha256")
-
-
-def _is_tokenizer(folder: Path) -> bool:
-    return (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
+        return {}
+    is_ours = isinstance(written, dict) and written.get("layout") in LAYOUTS
+    return written if is_ours else {}
 
 
 def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -88,13 +75,17 @@ class Vocabulary:
     Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both
     `</s>`), `unk_id`, `mask_id`, `special_ids` (never drawn as a random replacement), `layout`,
     `sha256` (of the model and layout: equal hashes mean equal ids for every text), `model_bytes`
-    (None: no SentencePiece model), `notes` (what an import tells of it), `marks_ends` (of
+    (None: no SentencePiece model), `marks_ends` (of
     `begins_word`), `pair_separators` (special tokens around and between the texts of a pair:
     `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
     """
 
+    bos_id: int
+    eos_id: int
+    pad_id: int
+    unk_id: int
+    mask_id: int
     model_bytes: bytes | None
-    notes: tuple[str, ...] = ()
     marks_ends = False
     pair_separators = 3
 
@@ -114,10 +105,9 @@ class Vocabulary:
         self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         count = self._processor.get_piece_size()
-        # Once, since every look at a name would call into C++.
-        self._pieces = [self._processor.id_to_piece(i) for i in range(count)]
+        pieces = [self._processor.id_to_piece(i) for i in range(count)]
         if layout == "xlm":
-            self._take_xlm(count)
+            self._take_xlm(pieces)
             return
         ids = (self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id())
         if ids != (0, 1, 2):
@@ -125,60 +115,46 @@ class Vocabulary:
                 f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
                 f" it has {ids}"
             )
-        if layout == "xlmr":
-            self._take_xlmr(count)
+        first = _FIRST[layout]
+        roles = {"bos": 0, "pad": 1, "eos": 2, "unk": 3, "mask": count + 1}
+        self._pieces = [*first, *pieces[3:], "<mask>"]
+        special: Iterable[int] = ()
+        if layout == "xprophetnet":
+            roles = {"pad": 0, "bos": 1, "eos": 2, "unk": 3, "mask": 4}
+            self._pieces = [*first, *pieces[3:]]
+            special = range(len(first))
         else:
-            self._take_xprophetnet(count)
+            self.pair_separators = 4
+        self._take(special, **roles)
+        # The names stand in place of the three special pieces.
+        self.to_model = np.arange(count, dtype=np.int32) + np.int32(len(first) - 3)
+        self.to_model[:3] = self.unk_id, self.bos_id, self.eos_id
 
-    def _take_xlm(self, count: int) -> None:
-        specials = len(XLM_SPECIAL_PIECES)
-        if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
+    def _take_xlm(self, pieces: list[str]) -> None:
+        special = len(XLM_SPECIAL_PIECES)
+        if tuple(pieces[:special]) != XLM_SPECIAL_PIECES:
             raise UserError(
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
                 "load it with layout 'xlmr' or train one with `xlingjax vocab`"
             )
         # Those that a vocabulary with sentinels has beyond the ten; learnt of a text they would be
         # ordinary pieces.
-        while (
-            specials < count
-            and self._processor.is_control(specials)
-            and self._pieces[specials] == f"<special{specials - 4}>"
-        ):
-            specials += 1
-        self.size = count
-        self.to_model = np.arange(count, dtype=np.int32)
-        self.bos_id = 1
-        self.eos_id = 1
-        self.pad_id = 2
-        self.unk_id = 3
-        self.mask_id = XLM_MASK_ID
-        self.special_ids = frozenset(range(specials))
+        while pieces[special : special + 1] == [
+            f"<special{special - 4}>"
+        ] and self._processor.is_control(special):
+            special += 1
+        self._pieces = pieces
+        pieces[XLM_MASK_ID] = "<mask>"
+        self._take(range(special), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
 
-    def _take_xlmr(self, count: int) -> None:
-        # One further than in the SentencePiece model, which has no <pad>; <mask> comes last.
-        self.size = count + 2
-        self.to_model = np.arange(1, count + 1, dtype=np.int32)
-        self.bos_id = 0
-        self.pad_id = 1
-        self.eos_id = 2
-        self.unk_id = 3
-        self.mask_id = count + 1
-        # SentencePiece has these three in another order (unk, bos, eos).
-        self.to_model[:3] = self.unk_id, self.bos_id, self.eos_id
-        self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
-        self.pair_separators = 4
-
-    def _take_xprophetnet(self, count: int) -> None:
-        # The 3 special pieces of the SentencePiece model are replaced by 15 names.
-        self.size = count + 12
-        self.to_model = np.arange(12, count + 12, dtype=np.int32)
-        self.pad_id = 0
-        self.bos_id = 1
-        self.eos_id = 2
-        self.unk_id = 3
-        self.mask_id = 4
-        self.to_model[:3] = self.unk_id, self.bos_id, self.eos_id
-        self.special_ids = frozenset(range(len(_FIRST["xprophetnet"])))
+    def _take(self, special: Iterable[int] = (), **roles: int) -> None:
+        """Attributes of the table `_pieces`, the name of each id. roles: bos, eos, pad, unk, mask;
+        special: further ids that are never drawn."""
+        for role, i in roles.items():
+            setattr(self, f"{role}_id", i)
+        self.size = len(self._pieces)
+        self.to_model = np.arange(self.size, dtype=np.int32)
+        self.special_ids = frozenset((*roles.values(), *special))
 
     @classmethod
     def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
@@ -194,7 +170,7 @@ class Vocabulary:
         if path.is_dir():
             if layout is None and not (path / "vocab.model").is_file():
                 # tokenizer.json before merges.txt, which is often beside it and says less.
-                if _is_tokenizer(path):
+                if (path / "tokenizer.json").is_file() or (path / "vocab.txt").is_file():
                     # Here, since those modules import this one.
                     from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 
@@ -207,33 +183,24 @@ class Vocabulary:
         try:
             model = path.read_bytes()
         except OSError as error:
-            remedy = "train one with `xlingjax vocab`"
-            # A run's own: its model has no use for any other.
-            if path.with_name("run.json").exists():
-                remedy = "put it back from a copy"
             raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror}; {remedy}"
+                f"cannot read the vocabulary {path}: {error.strerror}; a run's is put back from a"
+                " copy, `xlingjax vocab` trains another"
             ) from None
         side = path.with_name("vocab.json")
-        written_sha256 = None
-        if layout is None and side.is_file():
-            layout, written_sha256 = _written_layout(side)
-        if layout is None:
-            # The models that `xlingjax vocab` trains have XLM's special pieces; others are taken
-            # for XLM-R's.
-            layout = "xlmr"
-            if b"<special1>" in model:
-                layout = "xlm"
+        written = _written(side) if layout is None else {}
+        # The models that `xlingjax vocab` trains have XLM's special pieces; others are taken for
+        # XLM-R's.
+        shown = "xlm" if b"<special1>" in model else "xlmr"
+        layout = layout or written.get("layout", shown)
         try:
             made = cls(model, layout)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         # What SentencePiece raises for bytes that are no model.
         except RuntimeError:
-            raise UserError(
-                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one"
-            ) from None
-        if isinstance(written_sha256, str) and made.sha256 != written_sha256:
+            raise UserError(f"{path} is not a SentencePiece model") from None
+        if made.sha256 != written.get("sha256", made.sha256):
             raise UserError(
                 f"{path} is not the model that {side.name} beside it was written with: one of them"
                 " is damaged, or of another vocabulary; put both back from a copy"
@@ -292,29 +259,24 @@ class Vocabulary:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The name of each id, special ids and `<mask>` included. Raises UserError for an id
         outside the table."""
-        return [self._name(int(i)) for i in ids]
+        names = []
+        for i in map(int, ids):
+            if not 0 <= i < self.size:
+                raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+            names.append(self._pieces[i])
+        return names
 
     def begins_word(self) -> list[bool]:
         """Whether each id opens a word (of text with spaces between words); with `marks_ends`,
         whether the piece after it does."""
-        return [name.startswith("▁") for name in self.pieces(range(self.size))]
-
-    def _name(self, i: int) -> str:
-        if not 0 <= i < self.size:
-            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
-        first = _FIRST[self.layout]
-        if i < len(first):
-            return first[i]
-        if i == self.mask_id:
-            return "<mask>"
-        return self._pieces[self._from_model[i]]
+        return [name.startswith("▁") for name in self._pieces]
 
     @functools.cached_property
     def _from_model(self) -> np.ndarray:
         # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces
         # never ask for them.
         table = np.full(self.size, self._processor.unk_id(), np.int32)
-        table[self.to_model] = np.arange(len(self._pieces))
+        table[self.to_model] = np.arange(len(self.to_model))
         return table
 
     def __eq__(self, other: object) -> bool:
@@ -325,7 +287,7 @@ class Vocabulary:
         return hash(self.sha256)
 
     def __repr__(self) -> str:
-        return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
+        return f"{type(self).__name__}({self.layout}, {self.size} pieces, {self.sha256[:12]})"
 
 
 class PieceTable(Vocabulary, abc.ABC):
@@ -333,14 +295,6 @@ class PieceTable(Vocabulary, abc.ABC):
     and call `_take` with the roles."""
 
     model_bytes = None
-
-    def _take(self, special: Iterable[int] = (), **roles: int) -> None:
-        """roles: bos, eos, pad, unk, mask; special: further ids that are never drawn."""
-        for role, i in roles.items():
-            setattr(self, f"{role}_id", i)
-        self.size = len(self._pieces)
-        self.to_model = np.arange(self.size, dtype=np.int32)
-        self.special_ids = frozenset((*roles.values(), *special))
 
     @abc.abstractmethod
     def files(self) -> dict[str, bytes]:
@@ -360,11 +314,3 @@ class PieceTable(Vocabulary, abc.ABC):
     def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
         return _flat(self._encode_all(list(lines)))
-
-    def _name(self, i: int) -> str:
-        if not 0 <= i < self.size:
-            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
-        return self._pieces[i]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size} pieces, {self.sha256[:12]})"

@@ -61,7 +61,9 @@ class TokenizerVocabulary(PieceTable):
         self.sha256 = hashlib.sha256(hashed).hexdigest()
         # Added tokens have rows of the table, too.
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
-        self._pieces = _pieces_by_id(ids)
+        self._pieces = sorted(ids, key=ids.__getitem__)
+        if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
+            raise UserError("the ids of tokenizer.json have gaps or stand twice")
         roles = {}
         for role, token in self.special.items():
             if token not in ids:
@@ -109,24 +111,12 @@ class TokenizerVocabulary(PieceTable):
         return self._tokenizer.decode(kept, skip_special_tokens=False)
 
     def begins_word(self) -> list[bool]:
-        begins = []
-        for i, piece in enumerate(self._pieces):
-            if self._marker == CONTINUED:
-                opens = not piece.startswith(CONTINUED)
-            else:
-                opens = piece.startswith(self._marker)
-            # "[CLS]" does not go on with "##" and opens no word either.
-            begins.append(opens and i not in self.special_ids)
-        return begins
-
-
-def _pieces_by_id(ids: dict[str, int]) -> list[str]:
-    """The piece of each id. Raises UserError for an id without one."""
-    pieces = {i: piece for piece, i in ids.items()}
-    for i in range(len(pieces)):
-        if i not in pieces:
-            raise UserError(f"tokenizer.json has no piece for id {i}; its ids must have no gaps")
-    return [pieces[i] for i in range(len(pieces))]
+        # "[CLS]" does not go on with "##" and opens no word either.
+        return [
+            piece.startswith(self._marker) == (self._marker != CONTINUED)
+            and i not in self.special_ids
+            for i, piece in enumerate(self._pieces)
+        ]
 
 
 def _marker(config: Any) -> str:
@@ -135,15 +125,8 @@ def _marker(config: Any) -> str:
     model = config["model"]
     # Old files of the library give no type, and it tells them by their fields.
     kind = model.get("type") or "nameless"
-    if kind == "WordPiece":
-        if model.get("continuing_subword_prefix") != CONTINUED:
-            raise UserError(
-                "tokenizer.json holds a WordPiece model whose pieces do not go on with"
-                f" '{CONTINUED}'"
-            )
+    if kind == "WordPiece" and model.get("continuing_subword_prefix") == CONTINUED:
         return CONTINUED
-    if kind not in ("Unigram", "BPE", "nameless"):
-        raise UserError(f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece")
     steps = {*_types(config.get("pre_tokenizer")), *_types(config.get("decoder"))}
     # By its steps and not by its pieces: a text's own "Ġ" would look like a marker.
     for step, marker in MARKERS.items():
@@ -153,38 +136,28 @@ def _marker(config: Any) -> str:
     if MARKERS["Metaspace"] in json.dumps(config.get("normalizer"), ensure_ascii=False):
         return MARKERS["Metaspace"]
     raise UserError(
-        f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin (Metaspace"
-        " or ByteLevel do)"
+        f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin"
+        f" (Metaspace, ByteLevel or '{CONTINUED}' do)"
     )
 
 
 def _types(step: Any) -> list[str]:
     """Of a step and those that it consists of."""
-    if not isinstance(step, dict):
+    if not step:
         return []
-    types = [step["type"]]
-    for name in ("pretokenizers", "decoders", "processors"):
-        for inner in step.get(name) or ():
-            types += _types(inner)
-    return types
+    inner = [*step.get("pretokenizers", ()), *step.get("decoders", ())]
+    return [step["type"], *(name for one in inner for name in _types(one))]
 
 
 def _pair_separators(config: Any) -> int:
     """Special tokens in a pair, 3 or 4: RoBERTa has two between its texts, BERT one; 3 where no
     template tells."""
-    step = config.get("post_processor")
-    steps = [step]
-    if isinstance(step, dict) and step["type"] == "Sequence":
-        steps = step["processors"]
-    for one in steps:
-        if not isinstance(one, dict):
-            continue
-        if one["type"] == "RobertaProcessing":
+    step = config.get("post_processor") or {}
+    for one in step.get("processors", [step]):
+        if one.get("type") == "RobertaProcessing":
             return 4
-        if one["type"] == "TemplateProcessing":
-            texts = [i for i, part in enumerate(one["pair"]) if "Sequence" in part]
-            first, second = texts
-            between = second - first - 1
-            # One before the first text and one behind the second.
-            return 2 + between
+        if one.get("type") == "TemplateProcessing":
+            first, second = [i for i, part in enumerate(one["pair"]) if "Sequence" in part]
+            # One before the first text and one behind the second, and those between.
+            return 2 + second - first - 1
     return 3

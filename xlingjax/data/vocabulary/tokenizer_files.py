@@ -6,6 +6,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 
@@ -59,19 +69,15 @@ def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
     # The roles of BERT's kind last, since cls_token is what begins a text where there are both.
     for names in (_OTHER_ROLES, ROLES):
         for role, key in names.items():
-            token = _text(named.get(key))
+            token = named.get(key)
+            if isinstance(token, dict):
+                token = token.get("content")
             if token:
                 special[role] = token
     # Last: what we wrote ourselves is what the run was trained with.
-    if _is_ours(folder):
-        special |= read_object(folder / "vocab.json")["special"]
-    return special
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether its vocab.json is ours: a vocabulary of byte-level BPE has a file of that name,
-    too."""
-    return isinstance(read_object(folder / "vocab.json").get("special"), dict)
+    ours = read_object(folder / "vocab.json").get("special")
+    # A vocabulary of byte-level BPE has a file of that name, too.
+    return special | ours if isinstance(ours, dict) else special
 
 
 def _usual_special(content: bytes | None) -> dict[str, str]:
@@ -81,10 +87,7 @@ def _usual_special(content: bytes | None) -> dict[str, str]:
     added = {token["content"] for token in config.get("added_tokens") or ()}
     vocab = config["model"].get("vocab") or ()
     # Unigram lists [piece, score], the others have a table of ids by piece.
-    if isinstance(vocab, list):
-        pieces = {piece for piece, *_ in vocab}
-    else:
-        pieces = set(vocab)
+    pieces = {piece for piece, *_ in vocab} if isinstance(vocab, list) else {*vocab}
     for usual in SPECIAL:
         if set(usual.values()) <= pieces | added:
             return usual
@@ -97,14 +100,8 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
     content = parsed_json(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        return {}
+        raise ValueError(f"{path.name} is no JSON object")
     return content
-
-
-def _text(token: Any) -> str | None:
-    if isinstance(token, dict):
-        return token.get("content")
-    return token
 
 
 def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
@@ -115,19 +112,12 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
     config = parsed_json(content)
     if config["model"].get("type", "Unigram") != "Unigram":
         return content
-    normalizer = config.get("normalizer")
-    steps = []
-    if isinstance(normalizer, dict):
-        steps = normalizer.get("normalizers", [normalizer])
-    config["normalizer"] = None
-    for step in steps:
-        # SentencePiece's own table; the other steps stand in for what it does with spaces.
-        if step["type"] == "Precompiled":
-            config["normalizer"] = step
-            break
-    scheme = "never"
-    if prefix:
-        scheme = "always"
+    normalizer = config.get("normalizer") or {}
+    # SentencePiece's own table; the other steps stand in for what it does with spaces.
+    steps = normalizer.get("normalizers", [normalizer])
+    tables = [step for step in steps if step.get("type") == "Precompiled"]
+    config["normalizer"] = tables[0] if tables else None
+    scheme = "always" if prefix else "never"
     words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
     config["pre_tokenizer"] = {
         "type": "Sequence",
@@ -140,68 +130,26 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
 def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
     """tokenizer.json of vocab.json and merges.txt, as transformers' RobertaTokenizer reads them."""
     vocab = read_object(folder / "vocab.json")
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
     merges = []
-    for line in lines:
+    for line in (folder / "merges.txt").read_text(encoding="utf-8").split("\n"):
         # The first line of the files that the library writes.
-        if not line or line.startswith("#version"):
-            continue
-        merge = line.split(" ")
-        if len(merge) != 2:
-            raise UserError(f"merges.txt has a line {line!r}, not two pieces")
-        merges.append(merge)
+        if line and not line.startswith("#version"):
+            merges.append(tuple(line.split(" ")))
     special = special_of(folder)
     # A folder that names none was given BERT's, and this kind of vocabulary is RoBERTa's.
     if not set(special.values()) <= set(vocab):
         special = ROBERTA
     _check_special(special, vocab, "vocab.json")
     prefix = bool(config.get("add_prefix_space", False))
-    flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
-    added = []
+    made = Tokenizer(models.BPE(vocab, merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    made.decoder = decoders.ByteLevel()
+    ends = [(special[role], vocab[special[role]]) for role in ("eos", "bos")]
+    made.post_processor = processors.RobertaProcessing(*ends, add_prefix_space=prefix)
     for role, token in special.items():
         # <mask> takes the space before it, as RobertaTokenizer's does.
-        lstrip = role == "mask"
-        added.append({"id": vocab[token], "content": token, "lstrip": lstrip, **flags})
-    added.sort(key=lambda token: token["id"])
-    tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "ByteLevel",
-            "add_prefix_space": prefix,
-            "trim_offsets": True,
-            "use_regex": True,
-        },
-        "post_processor": {
-            "type": "RobertaProcessing",
-            "sep": [special["eos"], vocab[special["eos"]]],
-            "cls": [special["bos"], vocab[special["bos"]]],
-            "trim_offsets": True,
-            "add_prefix_space": prefix,
-        },
-        "decoder": {
-            "type": "ByteLevel",
-            "add_prefix_space": True,
-            "trim_offsets": True,
-            "use_regex": True,
-        },
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": "",
-            "end_of_word_suffix": "",
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": vocab,
-            "merges": merges,
-        },
-    }
-    return json.dumps(tokenizer, ensure_ascii=False).encode()
+        made.add_special_tokens([AddedToken(token, lstrip=role == "mask", normalized=False)])
+    return made.to_str().encode()
 
 
 def _check_special(special: dict[str, str], pieces: Collection[str], file: str) -> None:
@@ -216,7 +164,8 @@ def _wordpiece(
 ) -> bytes:
     """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads
     it."""
-    if len({*pieces}) < len(pieces):
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    if len(ids) < len(pieces):
         raise UserError(f"{file} has a piece twice")
     _check_special(special, pieces, file)
     # Neither is a safe default: a wrong one cuts words into other pieces, and nothing says so.
@@ -225,40 +174,13 @@ def _wordpiece(
             f'{file} does not say whether case is folded: put {{"do_lower_case": false}} or true'
             " into tokenizer_config.json beside it"
         )
-    ids = {piece: i for i, piece in enumerate(pieces)}
-    flags = {
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-    added = []
-    for piece, i in ids.items():
-        if piece in special.values():
-            added.append({"id": i, "content": piece, **flags})
-    tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
-            "strip_accents": config.get("strip_accents"),
-            "lowercase": config["do_lower_case"],
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": None,
-        "decoder": {"type": "WordPiece", "prefix": CONTINUED, "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": special["unk"],
-            "continuing_subword_prefix": CONTINUED,
-            # BERT's own limit: a longer word is [UNK].
-            "max_input_chars_per_word": 100,
-            "vocab": ids,
-        },
-    }
-    return json.dumps(tokenizer, ensure_ascii=False).encode()
+    made = Tokenizer(models.WordPiece(ids, unk_token=special["unk"], max_input_chars_per_word=100))
+    made.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        strip_accents=config.get("strip_accents"),
+        lowercase=config["do_lower_case"],
+    )
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    made.add_special_tokens([*special.values()])
+    return made.to_str().encode()

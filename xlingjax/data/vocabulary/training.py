@@ -102,10 +102,7 @@ def smoothed_sample(
 
 
 def _count(texts: Sequence[Text]) -> int:
-    count = 0
-    for _ in sentences_of(texts):
-        count += 1
-    return count
+    return sum(1 for _ in sentences_of(texts))
 
 
 def train_vocabulary(
@@ -139,7 +136,13 @@ def train_vocabulary(
     if model_type not in ("unigram", "bpe"):
         raise UserError(f"unknown model_type '{model_type}'; use unigram or bpe")
     by_language = texts_by_language(mono, parallel)
-    further = [f"<special{10 + i}>" for i in range(sentinels)]
+    options = {
+        "model_type": model_type,
+        "character_coverage": character_coverage,
+        "byte_fallback": byte_fallback,
+    }
+    # Control symbols, not user-defined ones: written in a text they are cut up like other words.
+    special = [*XLM_SPECIAL_PIECES[4:], *(f"<special{10 + i}>" for i in range(sentinels))]
 
     def trained(pieces: int) -> tuple[bytes, dict[str, int]]:
         """The model of so many pieces; how many sentences of each language it was drawn from."""
@@ -149,19 +152,15 @@ def train_vocabulary(
             sentence_iterator=sample,
             model_writer=model,
             vocab_size=pieces,
-            model_type=model_type,
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
+            **options,
             normalization_rule_name=normalization,
-            # Ids of layout "xlm", in the model itself, so
-            # that no table stands between it and the run.
+            # Ids of layout "xlm", in the model itself, so that no table stands between it and the
+            # run.
             bos_id=0,
             eos_id=1,
             pad_id=2,
             unk_id=3,
-            # Control symbols, not user-defined ones: written
-            # in a text they are cut up like other words.
-            control_symbols=[*XLM_SPECIAL_PIECES[4:], *further],
+            control_symbols=special,
             # The sample is drawn already, by our seed.
             shuffle_input_sentence=False,
             # SentencePiece passes over longer lines than this, by default than 4192 bytes.
@@ -172,25 +171,19 @@ def train_vocabulary(
         return model.getvalue(), wanted
 
     try:
-        try:
-            model_bytes, wanted = trained(size)
-        except RuntimeError as error:
-            most = most_pieces(str(error))
-            if most is None:
-                raise
-            # SentencePiece tells the largest when it has looked at all of the text.
-            model_bytes, wanted = trained(most)
+        model_bytes, wanted = trained(size)
     except RuntimeError as error:
-        _require_short_line(by_language)
-        raise UserError(explain(str(error), size)) from None
+        # SentencePiece tells the largest when it has looked at all of the text.
+        most = most_pieces(str(error))
+        if most is None:
+            raise UserError(explain(str(error), size)) from None
+        model_bytes, wanted = trained(most)
     vocabulary = Vocabulary(model_bytes, "xlm")
     report = {
         "layout": "xlm",
         "sha256": vocabulary.sha256,
         "size": vocabulary.size,
-        "model_type": model_type,
-        "character_coverage": character_coverage,
-        "byte_fallback": byte_fallback,
+        **options,
         "normalization": normalization,
         "alpha": alpha,
         "seed": seed,
@@ -198,40 +191,17 @@ def train_vocabulary(
         "languages": vocabulary_report(vocabulary, by_language),
     }
     out = Path(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_bytes(out / "vocab.model", vocabulary.model_bytes)
-        report_text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        write_text(out / "vocab.json", report_text)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another"
-            " --output"
-        ) from None
+    out.mkdir(parents=True, exist_ok=True)
+    write_bytes(out / "vocab.model", vocabulary.model_bytes)
+    write_text(out / "vocab.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     return vocabulary
-
-
-def _require_short_line(by_language: Mapping[str, Sequence[Text]]) -> None:
-    """Raises UserError where SentencePiece has passed over all lines of the text."""
-    files = []
-    for texts in by_language.values():
-        for line in sentences_of(texts):
-            if len(line.encode()) <= LONGEST_LINE:
-                return
-        files += [str(text.path) for text in texts]
-    raise UserError(
-        f"{', '.join(files)}: every line is longer than {LONGEST_LINE:,} bytes, and none is learnt"
-        " from; give a text of one sentence a line"
-    )
 
 
 def most_pieces(message: str) -> int | None:
     """How many pieces the text has, as SentencePiece says when it failed for too few; None: it
     failed for another reason."""
     most = re.search(r"set it to a value <= (\d+)", message)
-    if most is None:
-        return None
-    return int(most[1])
+    return int(most[1]) if most else None
 
 
 def explain(message: str, size: int) -> str:
@@ -246,7 +216,8 @@ def explain(message: str, size: int) -> str:
             f"{size} pieces cannot hold the characters of the text; set the size to more than"
             f" {characters[1]}"
         )
-    return f"SentencePiece could not train: {message.strip()}"
+    lines = f"of lines of up to {LONGEST_LINE:,} bytes"
+    return f"SentencePiece could not train, {lines}: {message.strip()}"
 
 
 def vocabulary_report(
@@ -265,35 +236,39 @@ def vocabulary_report(
         step = max(1, count // REPORT_LINES)
         lines = list(itertools.islice(sentences_of(texts), 0, None, step))
         ids, _ = vocabulary.encode_lines(lines)
-        words = 0
-        characters = 0
-        for line in lines:
-            words_of_line = line.split()
-            words += len(words_of_line)
-            # Without spaces, so that scripts with and without them can be compared.
-            characters += sum(map(len, words_of_line))
-        unknown_rate = 0.0
-        if ids.size:
-            unknown_rate = float(np.mean(ids == vocabulary.unk_id))
+        words = [word for line in lines for word in line.split()]
+        # Without spaces, so that scripts with and without them can be compared.
+        characters = sum(map(len, words))
+        unknown = int(np.sum(ids == vocabulary.unk_id))
         report[language] = {
             "sentences": count,
             "pieces": int(np.unique(ids).size),
-            "unknown_rate": round(unknown_rate, 6),
-            "fertility": round(ids.size / max(words, 1), 4),
+            "unknown_rate": round(unknown / max(ids.size, 1), 6),
+            "fertility": round(ids.size / max(len(words), 1), 4),
             "pieces_per_character": round(ids.size / max(characters, 1), 4),
         }
     return report
 
 
-def format_report(report: Mapping[str, Mapping[str, Any]]) -> str:
-    """The report as a table for the terminal."""
-    lines = [
-        f"{'language':<10}{'sentences':>11}{'pieces':>9}{'unknown':>10}"
-        f"{'fertility':>11}{'per char':>10}"
-    ]
-    for language, row in report.items():
-        lines.append(
-            f"{language:<10}{row['sentences']:>11,}{row['pieces']:>9,}{row['unknown_rate']:>10.3%}"
-            f"{row['fertility']:>11.2f}{row['pieces_per_character']:>10.3f}"
-        )
+_COLUMNS = {
+    "sentences": ",",
+    "pieces": ",",
+    "unknown_rate": ".3%",
+    "fertility": ".2f",
+    "pieces_per_character": ".3f",
+}
+
+
+def format_report(
+    report: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
+    """The report as a table for the terminal. before: that of another vocabulary, beside it."""
+    lines = ["language  " + "".join(f"{name:>21}" for name in _COLUMNS)]
+    for language in report:
+        line = f"{language:<10}"
+        for name, form in _COLUMNS.items():
+            cells = [format(one[language][name], form) for one in (before or report, report)]
+            # Sentences are the same for both.
+            line += f"{' -> '.join(dict.fromkeys(cells)):>21}"
+        lines.append(line)
     return "\n".join(lines)

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlingjax.errors import UserError
-
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
 """Languages written without spaces between words: the model reads their words joined."""
 MARK = "▁"
@@ -37,12 +35,11 @@ def pieces_of_words(
     without spaces, where a piece that covers several words belongs to the first and the others may
     have none. marks: "kept"; "xglue": in zh and th no piece has a `MARK`, as in XGLUE's script
     (utils_ner.py), so that one of the mark alone is left out and "▁ab" is "ab", `<unk>` where that
-    is no piece. Raises UserError for other `marks`.
+    is no piece.
     """
-    if marks not in MARKS:
-        raise UserError(f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS")
     if apart:
-        ids, owners = _alone(words, vocabulary)
+        pieces = [(i, word) for word, ids in enumerate(vocabulary.encode_words(words)) for i in ids]
+        ids, owners = [i for i, _ in pieces], [word for _, word in pieces]
     else:
         ids, owners = _together(words, language, vocabulary)
     if marks == "xglue" and base_language(language) in _XGLUE_UNMARKED:
@@ -59,15 +56,6 @@ def pieces_of_words(
     owned.sort(key=operator.itemgetter(0))
     owners, ids = zip(*owned, strict=True)
     return list(ids), list(owners)
-
-
-def _alone(words: Sequence[str], vocabulary) -> tuple[list[int], list[int]]:
-    ids = []
-    owners = []
-    for word, ids_of_word in enumerate(vocabulary.encode_words(words)):
-        ids += ids_of_word
-        owners += [word] * len(ids_of_word)
-    return ids, owners
 
 
 def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
