@@ -135,11 +135,8 @@ def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     assert main.main(words("pretrain", "--workdir", str(tmp_path / "run"))) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result["metrics"]) == {*ALL} and (result["steps"], result["skipped"]) == (12, 0)
-    for name, samples in (
-        ("pseudo_samples", 4),
-        ("recovery_samples", 2),
-    ):  # two of each language; de-en either way
-        assert len(result["evaluations"][name]["samples"]) == samples
+    # Two of each language.
+    assert len(result["evaluations"]["pseudo_samples"]["samples"]) == 4
     capsys.readouterr()
     status = main.main(words("verify", "--rows", "1"))
     told = capsys.readouterr().out
@@ -174,10 +171,6 @@ def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
     assert main.main([*words, *more]) == 0
     told = capsys.readouterr().out
     assert "de-en, cross-attention, layer 1, head 2" in told
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "inspect.html",
-        *(f"de-en-{use}-layer-1-head-2.png" for use in uses),
-    }
     assert "cross-attention" in (tmp_path / "out" / "inspect.html").read_text()
     (table,) = re.findall(r"cross-attention.*?(?=wrote)", told, re.DOTALL)
     # All that is attended to stands on the other side.

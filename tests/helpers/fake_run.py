@@ -81,19 +81,6 @@ SAMPLES = {
     ],
 }
 
-RECOVERY = {
-    "kind": "recovery_samples",
-    "samples": [
-        {
-            "language": "de",
-            "pieces": ["▁Die", "▁Katze"],
-            "recovered": ["▁Die", "▁Kuh"],
-            "partner_language": "en",
-            "partner": ["</s>", "▁The", "▁cat"],
-            "attention": [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]],
-        }
-    ],
-}
 ATTENTION = {
     "kind": "attention_maps",
     "maps": [
@@ -203,7 +190,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
             },
         }
     )
-    for values in (SAMPLES, RECOVERY, ATTENTION, PSEUDO, ALIGNMENT):
+    for values in (SAMPLES, ATTENTION, PSEUDO, ALIGNMENT):
         evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
     table = [
         {

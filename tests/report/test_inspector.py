@@ -202,15 +202,8 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     ):
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
-    assert (
-        "http:" not in page
-        and "https:" not in page
-        and page.count("<svg") == 6
-        and "Realised masking" in page
-    )
-    pictures = sorted(path.name for path in tmp_path.glob("*.png"))
-    names = ("classification", "clm", "mlm", "mlm@5", "tlm")
-    assert pictures == sorted([f"{name}-0-attention.png" for name in names] + ["schedule.png"])
+    assert not re.search("https?:", page) and page.count("<svg") == 4
+    assert "Realised masking" in page and "from step 5: 2" in page
     assert "Diana &lt;schlief&gt;." in page and page.count("token by token") == 5
 
 

@@ -43,7 +43,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="also a line for each token: column, piece, target, position, language, pack, side",
     )
-    parser.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
+    parser.add_argument("--output", default="", metavar="DIR", help="also write inspect.html here")
 
 
 def run(args: Namespace) -> int:

@@ -221,32 +221,6 @@ def samples(
     )
 
 
-@measured("pairs")
-def recovery_samples(
-    corpus: Corpus,
-    pairs: str | None = None,
-    raw: bool = False,
-    per_language: int = 1,
-    length: int = 64,
-    name: str = "recovery_samples",
-) -> Any:
-    """The attention of word recovery in held-out `pairs` (None: not run), for the report. raw,
-    length: those of
-    `clwr`."""
-    from xlingjax.evaluation.word_recovery import RecoverySamples
-
-    found = read_pairs(pairs, corpus.languages)
-    return RecoverySamples(
-        found,
-        corpus.vocabulary,
-        corpus.languages,
-        raw=raw,
-        per_language=per_language,
-        length=length,
-        name=name,
-    )
-
-
 @measured("pairs", when="run")
 def attention_maps(
     corpus: Corpus,
@@ -582,7 +556,6 @@ EVALUATORS = {
         perplexity,
         translation_perplexity,
         samples,
-        recovery_samples,
         attention_maps,
         pseudo_samples,
         pseudo_perplexity,

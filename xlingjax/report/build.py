@@ -4,7 +4,6 @@ Each section is a function here, which gives values, and a macro of its name in
 templates/sections.html.j2, which gives HTML.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from jinja2 import TemplateError
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.alignment import METHODS
+from xlingjax.evaluation.floors import FLOORS
 from xlingjax.report import drawing, html, intervals, pictures, rows, schedule, summary
 from xlingjax.report.pictures import save_pictures
 from xlingjax.report.run import Run, read_run, warn
@@ -59,7 +59,6 @@ def build_report(
     folder = Path(output or main.path)
     name = "this run" if main.path.name in others else main.path.name
     runs = {name: main} | others
-    # Once, for the page and for report.json.
     values = _of_any_shape(main, "figures", lambda: summary.summarise(main, others, tuned), {})
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,10 +87,11 @@ def figures(
         # The lines are in the order of steps, so a later one takes the place of an earlier one.
         return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
 
-    compared = {}
-    for name, other in others.items():
-        # Names of folders and no paths: the report is read on other machines.
-        compared[name] = {"run": other.path.name, "evaluations": latest(other)}
+    # Names of folders and no paths: the report is read on other machines.
+    compared = {
+        name: {"run": other.path.name, "evaluations": latest(other)}
+        for name, other in others.items()
+    }
     return {
         "summary": dict(values),
         "run": run.path.name,
@@ -114,13 +114,12 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         "accuracy": ("Zero-shot classification", lambda: by_language([*tuned, run], "accuracy")),
         "tagging": ("Zero-shot tagging", lambda: by_language([*tuned, run], "tagging")),
         "answers": ("Zero-shot question answering", lambda: answers([*tuned, run])),
-        "generated": ("Generated text", lambda: generated(runs, tuned)),
+        "generated": ("Generated text", lambda: generated([run, *tuned])),
         "perplexity": ("Held-out perplexity", lambda: perplexity(runs)),
         "shares": ("Perplexity by pseudo tokens", lambda: shares(runs)),
         "similarity": ("How similar the languages look", lambda: similarity(run)),
         "training": ("Training", lambda: training(runs)),
         "samples": ("Masked words", lambda: samples(run)),
-        "recovery": ("Word recovery", lambda: recovery(run)),
         "attention": ("Attention of pairs", lambda: attention(run)),
         "pseudo": ("Pseudo tokens", lambda: pseudo(run)),
         "rows": ("What the objectives read", lambda: rows.section(run.rows)),
@@ -129,7 +128,7 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
             lambda: rows.negatives_section(run.record.get("config", {}).get("negatives", ())),
         ),
         "sampling": ("What was sampled", lambda: sampling(run)),
-        "schedule": ("Schedule", lambda: schedule.section(run.record)),
+        "schedule": ("Schedule", lambda: schedule.rows(run.record)),
         "setting": ("Setting", lambda: setting(run)),
     }
     sections = []
@@ -138,22 +137,24 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         # A section that has nothing to show has no link either.
         if body:
             sections.append((anchor, title, body))
+
+    def head() -> dict[str, Any]:
+        tiles = summary.tiles(run, values, compared)
+        return {"state": _state(run), "facts": summary.facts(values), "tiles": tiles}
+
+    empty = {"state": "", "facts": "", "tiles": []}
     return html.render(
         "report.html",
         title=f"{run.path.name} · xlingjax",
         name=run.path.name,
-        state=_of_any_shape(run, "early stop", lambda: _state(run), ""),
-        facts=_of_any_shape(run, "size", lambda: summary.facts(values), ""),
-        tiles=_of_any_shape(run, "figures", lambda: summary.tiles(run, values, compared), []),
         begun=bool(run.metrics),
         sections=sections,
+        **_of_any_shape(run, "headline figures", head, empty),
     )
 
 
 def _body(anchor: str, values: Any) -> str:
-    if not values:
-        return ""
-    return html.part("sections", anchor, values)
+    return html.part("sections", anchor, values) if values else ""
 
 
 def _state(run: Run) -> str:
@@ -199,29 +200,17 @@ def _table(
     return {"head": [first, *columns], "rows": lines}
 
 
-def _percents(shares: Mapping[str, float | None]) -> dict[str, str | None]:
-    return {name: html.percent(share) for name, share in shares.items()}
-
-
-def _with_interval(share: float, count: int) -> str | None:
+def _with_interval(share: float, count: int) -> str:
     """In percent; of few cases with what it may be."""
-    if count >= intervals.FEW:
-        return html.percent(share)
     low, high = intervals.of_share(share, count)
-    return f"{html.percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
+    interval = f" ({100 * low:.0f}–{100 * high:.0f})" if count < intervals.FEW else ""
+    return f"{html.percent(share)}{interval}"
 
 
 def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
     """{name of a run: its last values of an evaluator}, of those that have some."""
     last = {name: run.last(kind) for name, run in runs.items()}
     return {name: values for name, values in last.items() if values}
-
-
-def _of(name: str, column: str, runs: Mapping[str, Any]) -> str:
-    """The head of a run's column; one run alone needs no name."""
-    if len(runs) == 1:
-        return column
-    return f"{name}, {column}"
 
 
 # ---- results -------------------------------------------------------------------------------------
@@ -234,38 +223,34 @@ def retrieval(runs: Runs) -> dict[str, Any] | None:
         return None
     pairs = values["pairs"]
     columns: dict[str, dict[str, Any]] = {"pairs": pairs | {"mean": ""}}
+
+    def add(title: str, by_language: Mapping[str, float], mean: float) -> None:
+        of_pairs = {name: share for name, share in by_language.items() if name in pairs}
+        column = {name: _with_interval(share, pairs[name]) for name, share in of_pairs.items()}
+        columns[f"{title} (%)"] = column | {"mean": html.percent(mean)}
+
     for name, last in _last_of(runs, "retrieval").items():
         # Of several poolings the first, which the plain figures are of.
         pooling = next(iter(last["by_language"]))
         for kind, title in pictures.KINDS.items():
             score = f"{kind}_en_to_xx"
             best = last["best"][pooling][score]
-            column = {}
-            for language, layers in last["by_language"][pooling].items():
-                if language in pairs:
-                    share = layers[str(best["layer"])][score]
-                    column[language] = _with_interval(share, pairs[language])
-            column["mean"] = html.percent(best["value"])
-            columns[_of(name, f"{title} (%)", runs)] = column
+            layer = str(best["layer"])
+            table = last["by_language"][pooling].items()
+            shares = {language: layers[layer][score] for language, layers in table}
+            # One run alone needs no name.
+            add(title if len(runs) == 1 else f"{name}, {title}", shares, best["value"])
     # Floors stand in the same table: a figure below them says nothing of alignment.
     floors = run.last("floors") or {}
-    for floor, title in (
-        ("char_tfidf", "character TF-IDF (%)"),
-        ("lsi", "LSI on the training pairs (%)"),
-    ):
+    for floor, title in FLOORS.items():
         if floors.get(floor):
-            column = {}
-            for language, scores in floors[floor].items():
-                if language in pairs:
-                    column[language] = _with_interval(scores["raw_en_to_xx"], pairs[language])
+            scores = {name: one["raw_en_to_xx"] for name, one in floors[floor].items()}
             # Over the languages that the floor was measured on, which may be fewer.
-            column["mean"] = html.percent(floors["mean"][floor])
-            columns[title] = column
-    chance = {language: 1 / count for language, count in pairs.items()}
-    columns["chance (%)"] = _percents(chance | {"mean": pictures.chance(values)})
+            add(title, scores, floors["mean"][floor])
+    chance = {language: html.percent(1 / count) for language, count in pairs.items()}
+    columns["chance (%)"] = chance | {"mean": html.percent(pictures.chance(values))}
     return _table("language", columns, ["mean"]) | {
-        "runs": drawing.labelled(pictures.retrieval_runs(runs), "retrieval of the runs"),
-        "layers": drawing.labelled(pictures.retrieval_by_layer(run), "retrieval by layer"),
+        "over_training": drawing.labelled(pictures.retrieval(runs), "retrieval"),
         "pooling": next(iter(values["by_layer"])),
         "few": min(pairs.values()) < intervals.FEW,
         "by_layer": pictures.retrieval_grids(values),
@@ -274,9 +259,7 @@ def retrieval(runs: Runs) -> dict[str, Any] | None:
 
 def similarity(run: Run) -> Any:
     values = run.last("retrieval")
-    if values:
-        return pictures.similarity_grid(values)
-    return None
+    return values and pictures.similarity_grid(values)
 
 
 def alignment(run: Run) -> dict[str, Any] | None:
@@ -285,10 +268,10 @@ def alignment(run: Run) -> dict[str, Any] | None:
         return None
     columns = {}
     for method in METHODS:
-        of_layer = {}
-        for layer, errors in values["by_layer"].items():
-            of_layer[pictures.layer_name(layer)] = html.percent(errors.get(method))
-        columns[f"{method} (%)"] = of_layer
+        columns[f"{method} (%)"] = {
+            pictures.layer_name(layer): html.percent(errors.get(method))
+            for layer, errors in values["by_layer"].items()
+        }
     return _table("mean over languages", columns) | {"by_layer": pictures.alignment_grids(values)}
 
 
@@ -306,20 +289,22 @@ def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
     """Classification and tagging."""
     units = {"f1": "F1, %", "accuracy": "accuracy, %"}
     columns = {}
-    few = False
+    fewest = intervals.FEW
     for title, values in _evaluated(runs, kind):
         counts = values.get("examples", {})
-        few = few or any(count < intervals.FEW for count in counts.values())
+        fewest = min([fewest, *counts.values()])
         column = {}
         for language, share in values["by_language"].items():
             column[language] = _with_interval(share, counts.get(language, intervals.FEW))
         column[OTHERS] = html.percent(values.get("mean_other"))
         columns[f"{title} ({units.get(values.get('metric'), '%')})"] = column
         if "commonest" in values:
-            columns[f"{title}: commonest label (%)"] = _percents(values["commonest"])
+            shares = values["commonest"].items()
+            commonest = {language: html.percent(share) for language, share in shares}
+            columns[f"{title}: commonest label (%)"] = commonest
     if not columns:
         return None
-    return _table("language", columns, [OTHERS]) | {"few": few}
+    return _table("language", columns, [OTHERS]) | {"few": fewest < intervals.FEW}
 
 
 def answers(runs: Sequence[Run]) -> dict[str, Any] | None:
@@ -337,22 +322,19 @@ def answers(runs: Sequence[Run]) -> dict[str, Any] | None:
     return _table("language", columns, [OTHERS]) | {"few": False}
 
 
-def generated(runs: Runs, tuned: Sequence[Run]) -> dict[str, Any] | None:
-    """Of the run itself and of what was fine-tuned from it; compared runs have curves alone."""
+def generated(runs: Sequence[Run]) -> list[dict[str, Any]]:
     evaluated = []
-    for run in (next(iter(runs.values())), *tuned):
+    for run in runs:
         for name, evaluations in run.evaluated("generation").items():
             step, values = evaluations[-1]
             lines = []
-            for direction in values["bleu"]:
-                scores = []
-                for metric in ("bleu", "chrf", "rouge_l", "tokenised_bleu"):
-                    scores.append(round(values[metric][direction], 1))
+            for direction, count in values["lines"].items():
+                metrics = ("bleu", "chrf", "rouge_l", "tokenised_bleu")
+                scores = [round(values[metric][direction], 1) for metric in metrics]
                 # The only share among figures of 0 to 100.
                 wrong = html.percent(values["wrong_language_rate"][direction])
-                lines.append([direction, values["lines"][direction], *scores, wrong])
+                lines.append([direction, count, *scores, wrong])
             keys = ("direction", "source", "reference", "output")
-            texts = [[sample[key] for key in keys] for sample in values["samples"]]
             # One for each way to cut a language into words.
             signatures = {signature["bleu"] for signature in values["signatures"].values()}
             evaluated.append(
@@ -360,35 +342,32 @@ def generated(runs: Runs, tuned: Sequence[Run]) -> dict[str, Any] | None:
                     "title": f"{run.path.name}: {name}, step {step:,}",
                     "rows": lines,
                     "signatures": ", ".join(sorted(signatures)),
-                    "texts": texts,
+                    "texts": [[sample[key] for key in keys] for sample in values["samples"]],
                 }
             )
-    figures = pictures.generated(runs)
-    if not evaluated and not figures:
-        return None
-    return {"evaluated": evaluated, "figures": drawing.labelled(figures, "BLEU over training")}
+    return evaluated
 
 
 def perplexity(runs: Runs) -> dict[str, Any] | None:
     text = {}
-    guesses = [runs[name].vocabulary_size for name in _last_of(runs, "perplexity")]
-    last = ["mean", "uniform guess"][: 1 + any(guesses)]
+    last = ["mean", "uniform guess"]
     for name, values in _last_of(runs, "perplexity").items():
         guess = {"mean": values.get("mean"), "uniform guess": runs[name].vocabulary_size}
-        text[name] = values["by_language"] | {row: guess[row] for row in last}
+        text[name] = values["by_language"] | guess
     pairs = {}
     compared = _last_of(runs, "translation_perplexity")
     for name, values in compared.items():
         for kind in ("hidden", "visible"):
-            column = {}
-            for pair, sides in values[kind].items():
-                column |= {f"{side} of {pair}": value for side, value in sides.items()}
-            column["mean"] = values[f"{kind}_mean"]
-            pairs[_of(name, f"partner {kind}", compared)] = column
+            title = f"partner {kind}" if len(compared) == 1 else f"{name}, partner {kind}"
+            pairs[title] = {
+                f"{side} of {pair}": value
+                for pair, sides in values[kind].items()
+                for side, value in sides.items()
+            } | {"mean": values[f"{kind}_mean"]}
     if not text and not pairs:
         return None
     return {
-        "text": text and _table("running text", text, last) | {"mean_rows": len(last)},
+        "text": text and _table("running text", text, last),
         "pairs": pairs and _table("side", pairs, ["mean"]),
     }
 
@@ -448,12 +427,6 @@ def _sample(sample: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def recovery(run: Run) -> list[Any]:
-    values = run.last("recovery_samples") or {"samples": []}
-    figures = [figure for one in values["samples"] for figure in pictures.recovery(one)]
-    return drawing.labelled(figures, "attention of word recovery")
-
-
 def attention(run: Run) -> list[Any]:
     return attention_pictures((run.last("attention_maps") or {"maps": []})["maps"])
 
@@ -489,41 +462,30 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         # step: objectives take turns.
         lines = run.lines(objective)
         taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)
-        tables[name] = []
-        for row in texts:
-            epochs = row["epochs_per_1000_steps"] * taken / 1000
-            tables[name].append(row | {"epochs": epochs})
+        tables[name] = [
+            row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in texts
+        ]
     return tables
 
 
 def sampling(run: Run) -> dict[str, list[Any]]:
-    shown = {}
-    for objective, texts in sampling_tables(run).items():
-        shown[objective] = [
-            [row["name"], row["sentences"], row["tokens"], html.percent(row["share"]), epochs]
+    return {
+        objective: [
+            [row["name"], row["sentences"], row["tokens"], html.percent(row["share"])]
+            + [round(row["epochs"], 2)]
             for row in texts
-            for epochs in [round(row["epochs"], 2)]
         ]
-    return shown
+        for objective, texts in sampling_tables(run).items()
+    }
 
 
 def setting(run: Run) -> dict[str, Any] | None:
     versions = run.last_start.get("versions", {})
-    sessions = []
     # A run that was stopped may have gone on elsewhere, with other versions.
-    for session in run.record.get("sessions", []):
-        sessions.append([session.get(key) for key in ("time", "step", "machine", "weights")])
-    names = ("model", "optimizer", "objectives", "schedule", "microbatches")
-    settings = {name: run.record[name] for name in names if name in run.record}
-    data = {}
-    for name, identity in run.record.get("identity", {}).get("data", {}).items():
-        # Sampling tables have a section of their own.
-        data[name] = {key: value for key, value in identity.items() if key != "sampling_table"}
-    details = [("config.gin", run.config)] if run.config else []
-    for title, values in (("model, optimizer, objectives", settings), ("data", data)):
-        if values:
-            details.append((title, json.dumps(values, indent=2, ensure_ascii=False)))
-    if not versions and not sessions and not details:
+    keys = ("time", "step", "machine", "weights")
+    starts = run.record.get("sessions", [])
+    sessions = [[session.get(key) for key in keys] for session in starts]
+    if not versions and not sessions and not run.config:
         return None
     named = " · ".join(f"{name} {version}" for name, version in versions.items())
-    return {"versions": named, "sessions": sessions, "details": details}
+    return {"versions": named, "sessions": sessions, "config": run.config}

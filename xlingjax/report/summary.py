@@ -11,12 +11,12 @@ from xlingjax.report import html, intervals, pictures
 from xlingjax.report.run import Run
 
 Tile = tuple[str, Any, list[str]]
-
-
-def final_losses(run: Run) -> dict[str, float]:
-    """{objective: its last logged training loss}."""
-    losses = {name: run.lines(name)[-1].get("loss") for name in run.objectives}
-    return {name: loss for name, loss in losses.items() if loss is not None}
+FINETUNED = (
+    ("nli", "accuracy", "classification, English"),
+    ("tagging", "tagging", "tagging, English"),
+    ("qa", "span_qa", "answers (F1), English"),
+)
+"""(key of the summary, kind of evaluation, title)."""
 
 
 def key(name: str) -> str:
@@ -39,6 +39,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     speeds = run.logged("tokens_per_second")
     # The median: one interval in which the machine was busy with something else must not weigh.
     speed = statistics.median(speeds) if speeds else None
+    losses = {name: run.lines(name)[-1].get("loss") for name in run.objectives}
     out: dict[str, Any] = {
         "steps": run.result.get("steps", run.step),
         "steps_planned": run.record.get("steps"),
@@ -48,12 +49,11 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         "tokens_seen": run.tokens_seen,
         "tokens_per_second": run.result.get("tokens_per_second", speed),
         "wall_seconds": run.wall_seconds(),
-        "final_loss": final_losses(run),
+        "final_loss": _known(losses),
     }
-    for ending in ("mean", "mean_centred", "mean_xx_to_en", "mean_centred_xx_to_en"):
-        out[f"retrieval_{ending}"] = retrieval.get(f"retrieval_{ending}")
-    for ending in ("best_layer", "best_layer_centred"):
-        out[f"retrieval_{ending}"] = retrieval.get(f"retrieval_{ending}")
+    for name, value in retrieval.items():
+        if name.startswith("retrieval_"):
+            out[name] = value
     for name, other in compare.items():
         values = other.last("retrieval") or {}
         out[f"retrieval_mean_{key(name)}"] = values.get("retrieval_mean")
@@ -67,7 +67,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
     # A run that is itself a fine-tuning has its own scores.
     candidates = [*finetuned, run]
-    for name, kind in (("nli", "accuracy"), ("tagging", "tagging"), ("qa", "span_qa")):
+    for name, kind, _ in FINETUNED:
         values = _first_last(candidates, kind)
         out[f"{name}_en"] = values.get("en")
         out[f"{name}_mean_other"] = values.get("mean_other")
@@ -80,16 +80,18 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
             out[f"{figure}_{group}"] = generated.get(f"{figure}_{group}")
     out["alignment_error"] = (run.last("alignment") or {}).get("alignment_error")
     # A figure that is not there is left out: null would look like one that failed.
-    return {name: value for name, value in out.items() if value is not None}
+    return _known(out)
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     """The latest values of the first run that has some; {}: none has."""
-    for run in runs:
-        # Dev chose the checkpoint, so its figures flatter.
-        if values := run.last(kind, prefer="test"):
-            return values
-    return {}
+    # Dev chose the checkpoint, so its figures flatter.
+    found = (run.last(kind, prefer="test") for run in runs)
+    return next(filter(None, found), {})
 
 
 # ---- on top of the page --------------------------------------------------------------------------
@@ -113,11 +115,7 @@ def tiles(run: Run, summary: Mapping[str, Any], compared: Sequence[str] = ()) ->
     if "alignment_error" in summary:
         error = _percent(summary["alignment_error"])
         tiles.append(("word alignment, error rate", error, ["0 is best, 100 worst"]))
-    for name, title in (
-        ("nli", "classification, English"),
-        ("tagging", "tagging, English"),
-        ("qa", "answers (F1), English"),
-    ):
+    for name, _, title in FINETUNED:
         english = summary.get(f"{name}_en")
         others = summary.get(f"{name}_mean_other")
         if english is None and others is None:
@@ -132,7 +130,18 @@ def tiles(run: Run, summary: Mapping[str, Any], compared: Sequence[str] = ()) ->
     if "bleu_mean" in summary:
         bleu = f"{summary['bleu_mean']:.1f}"
         tiles.append(("generated text, BLEU", bleu, ["mean over directions"]))
-    return tiles + _perplexities(run, summary)
+    guess = [f"uniform guess {run.vocabulary_size:,}"] if run.vocabulary_size else []
+    if "perplexity_mean" in summary:
+        below = ["mean over languages", *guess]
+        tiles.append(("held-out perplexity", summary["perplexity_mean"], below))
+    if {"tlm_perplexity_visible", "tlm_perplexity_hidden"} <= summary.keys():
+        visible, hidden = summary["tlm_perplexity_visible"], summary["tlm_perplexity_hidden"]
+        below = [f"{html.number(hidden)} with it hidden", *guess]
+        # Without that a reader would take the pair of figures for a gain.
+        if visible >= hidden:
+            below.insert(1, "the translation does not help")
+        tiles.append(("perplexity, translation visible", visible, below))
+    return tiles
 
 
 def _retrieval(run: Run, summary: Mapping[str, Any], compared: Sequence[str]) -> list[Tile]:
@@ -148,7 +157,7 @@ def _retrieval(run: Run, summary: Mapping[str, Any], compared: Sequence[str]) ->
             floors.append(f"{name} {_percent(summary[f'retrieval_mean_{floor}'])}")
     tiles: list[Tile] = []
     for kind, title in pictures.KINDS.items():
-        ending = {"raw": "", "centred": "_centred"}[kind]
+        ending = pictures.ENDINGS[kind]
         score = f"{kind}_en_to_xx"
         layer = str(values["best"][pooling][score]["layer"])
         shares = [table[language][layer][score] for language in values["pairs"]]
@@ -173,26 +182,5 @@ def _interval(shares: Sequence[float], counts: Sequence[int], cases: str) -> str
     return f"95 %: {100 * low:.1f}–{100 * high:.1f}; {count}"
 
 
-def _perplexities(run: Run, summary: Mapping[str, Any]) -> list[Tile]:
-    guess = []
-    if run.vocabulary_size:
-        guess = [f"uniform guess {run.vocabulary_size:,}"]
-    tiles: list[Tile] = []
-    if "perplexity_mean" in summary:
-        below = ["mean over languages", *guess]
-        tiles.append(("held-out perplexity", summary["perplexity_mean"], below))
-    visible = summary.get("tlm_perplexity_visible")
-    hidden = summary.get("tlm_perplexity_hidden")
-    if visible is not None and hidden is not None:
-        below = [f"{html.number(hidden)} with it hidden", *guess]
-        # Without that a reader would take the pair of figures for a gain.
-        if visible >= hidden:
-            below.insert(1, "the translation does not help")
-        tiles.append(("perplexity, translation visible", visible, below))
-    return tiles
-
-
 def _percent(share: float | None) -> str:
-    if share is None:
-        return "–"
-    return f"{html.percent(share)} %"
+    return "–" if share is None else f"{html.percent(share)} %"
