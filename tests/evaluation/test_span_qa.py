@@ -240,11 +240,9 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
         values["mean_other_exact_match"],
     ) == (1, 0.5) * 2
     assert (values["kind"], values["metric"]) == ("span_qa", "squad")
-    with pytest.raises(
-        UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"
-    ):
+    with pytest.raises(UserError, match="no rules for the language 'fr', only for ar, de, en"):
         answers(files, "mlqa", length=32)
-    with pytest.raises(UserError, match="METRIC 'f1'"):
+    with pytest.raises(UserError, match="f1_f1"):
         answers(files, "f1", length=32)
 
 

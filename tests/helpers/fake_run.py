@@ -100,13 +100,6 @@ ATTENTION = {
         }
     ],
 }
-PSEUDO = {
-    "kind": "pseudo_samples",
-    "samples": [
-        {"language": "de", "pieces": ["</s>", "▁Die", "▁Katze", "</s>"], "target_language": "zh",
-         "pseudo": [[1, "猫"], [2, "<i>"]]},
-    ],
-}  # fmt: skip
 ALIGNMENT = {
     "kind": "alignment",
     "alignment_error": 0.125,
@@ -190,7 +183,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
             },
         }
     )
-    for values in (SAMPLES, ATTENTION, PSEUDO, ALIGNMENT):
+    for values in (SAMPLES, ATTENTION, ALIGNMENT):
         evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
     table = [
         {

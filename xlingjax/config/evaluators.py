@@ -248,36 +248,6 @@ def attention_maps(
     )
 
 
-@measured("text")
-def pseudo_samples(
-    corpus: Corpus,
-    text: str | None = None,
-    proportion: float = 0.15,
-    placement: str = "behind",
-    reset_positions: bool = False,
-    per_language: int = 2,
-    length: int = 64,
-    name: str = "pseudo_samples",
-) -> Any:
-    """The pseudo tokens that the model writes for held-out `text` (None: not run), for the report:
-    in a language that the corpus has translations of, drawn evenly. The others: those of `btmlm`.
-    """
-    from xlingjax.evaluation.pseudo_tokens import PseudoSamples
-
-    return PseudoSamples(
-        heldout_texts(text, corpus.languages),
-        corpus.vocabulary,
-        corpus.languages,
-        _pseudo_languages(corpus),
-        proportion=proportion,
-        placement=placement,
-        reset_positions=reset_positions,
-        per_language=per_language,
-        length=length,
-        name=name,
-    )
-
-
 @measured("text", when="shares")
 def pseudo_perplexity(
     corpus: Corpus,
@@ -456,7 +426,7 @@ def own_score(
 ) -> Any:
     """A user's files measured as the task that they are. files: a path with {language}; None: not
     measured. The rest: see `own_task` and `OwnScore`."""
-    from xlingjax.evaluation.task.own_files import OwnScore
+    from xlingjax.evaluation.task.scores import OwnScore
 
     # Of the run's languages alone: the others have no id in this model.
     found = labelled_files(files, corpus.languages)
@@ -475,7 +445,6 @@ def own_score(
         trained_on=split_list(trained_on),
         name=name,
         metric=metric,
-        head=head,
     )
 
 
@@ -557,7 +526,6 @@ EVALUATORS = {
         translation_perplexity,
         samples,
         attention_maps,
-        pseudo_samples,
         pseudo_perplexity,
         accuracy,
         plug_in_accuracy,

@@ -49,14 +49,12 @@ def score_layer(
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
     0..1."""
     # Each side about its own mean: what sets the languages apart is gone.
-    centred_english_SD = english_SD - english_SD.mean(axis=0)
-    centred_foreign_SD = foreign_SD - foreign_SD.mean(axis=0)
-    return {
-        "raw_en_to_xx": accuracy(english_SD, foreign_SD, mesh),
-        "raw_xx_to_en": accuracy(foreign_SD, english_SD, mesh),
-        "centred_en_to_xx": accuracy(centred_english_SD, centred_foreign_SD, mesh),
-        "centred_xx_to_en": accuracy(centred_foreign_SD, centred_english_SD, mesh),
-    }
+    centred = [side_SD - side_SD.mean(axis=0) for side_SD in (english_SD, foreign_SD)]
+    scores = {}
+    for kind, (english, foreign) in {"raw": (english_SD, foreign_SD), "centred": centred}.items():
+        scores[f"{kind}_en_to_xx"] = accuracy(english, foreign, mesh)
+        scores[f"{kind}_xx_to_en"] = accuracy(foreign, english, mesh)
+    return scores
 
 
 def mean_by_layer(
@@ -64,13 +62,12 @@ def mean_by_layer(
 ) -> dict[str, dict[str, float]]:
     """{language: {layer: scores}} -> {layer: scores}, the plain mean over languages."""
     tables = list(by_language.values())
-    means: dict[str, dict[str, float]] = {}
-    for layer in tables[0]:
-        means[layer] = {}
-        for score in SCORES:
-            values = [table[layer][score] for table in tables]
-            means[layer][score] = float(np.mean(values))
-    return means
+    return {
+        layer: {
+            score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES
+        }
+        for layer in tables[0]
+    }
 
 
 def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
@@ -133,10 +130,8 @@ def evaluate_retrieval(
         sides = []
         cut: list[int] = []
         for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
-            of = model, params, texts, name, languages, vocabulary
             states_PNSD = embed_texts(
-                *of,
-                poolings,
+                *(model, params, texts, name, languages, vocabulary, poolings),
                 mesh=mesh,
                 prefix=prefix,
                 max_length=max_length or BUCKETS[-1],
@@ -149,22 +144,26 @@ def evaluate_retrieval(
             sides.append(states_PNSD)
         if cut:
             cuts[language] = len(cut)
-        english_PNSD, foreign_PNSD = sides
-        for p, pooling in enumerate(poolings):
-            tables[pooling][language] = _score_layers(english_PNSD[p], foreign_PNSD[p], mesh)
+        for pooling, english_NSD, foreign_NSD in zip(poolings, *sides, strict=True):
+            layers = zip(english_NSD, foreign_NSD, strict=True)
+            # Names of layers are texts, as they come back from JSON.
+            tables[pooling][language] = {
+                str(layer): score_layer(*of_layer, mesh) for layer, of_layer in enumerate(layers)
+            }
     by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
-    best = {pooling: _best_of_scores(layers) for pooling, layers in by_layer.items()}
+    best: dict[str, dict[str, dict[str, Any]]] = {}
+    for pooling, scores in by_layer.items():
+        at = {score: best_layer(scores, score) for score in SCORES}
+        best[pooling] = {
+            score: {"layer": int(layer), "value": scores[layer][score]}
+            for score, layer in at.items()
+        }
     # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
     centroids = {name: total[layer] / counts[name] for name, total in sums.items()}
-    # Plain figures stand on top, where BEST_METRIC and the log find them.
-    details: dict[str, Any] = {"kind": "retrieval"}
-    if prefix:
-        details["prefix"] = prefix
-    if cuts:
-        details["cut"] = cuts
-    return details | {
+    optional = {"prefix": prefix, "cut": cuts}
+    return {"kind": "retrieval", **{name: value for name, value in optional.items() if value}} | {
         "retrieval_mean": head["raw_en_to_xx"]["value"],
         "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
         "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
@@ -177,27 +176,6 @@ def evaluate_retrieval(
         "best": best,
         "similarity": {"layer": layer} | language_similarity(centroids),
     }
-
-
-def _score_layers(
-    english_NSD: np.ndarray, foreign_NSD: np.ndarray, mesh: Mesh | None
-) -> dict[str, dict[str, float]]:
-    """{layer: `SCORES`} of one language under one pooling."""
-    table = {}
-    sides = zip(english_NSD, foreign_NSD, strict=True)
-    for layer, (english_SD, foreign_SD) in enumerate(sides):
-        # Names of layers are texts, as they come back from JSON.
-        table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
-    return table
-
-
-def _best_of_scores(by_layer: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Any]]:
-    """{score: {"layer": n, "value": x}}, each at the layer best for it."""
-    best = {}
-    for score in SCORES:
-        at = best_layer(by_layer, score)
-        best[score] = {"layer": int(at), "value": by_layer[at][score]}
-    return best
 
 
 @dataclass
@@ -215,7 +193,7 @@ class RetrievalEvaluator(Evaluator):
     poolings: Sequence[str] = ("mean",)
     max_length: int = 128
     tokens_per_batch: int = 4096
-    name: str = field(default="retrieval")
+    name: str = "retrieval"
     prefix: str = ""
     """Text before every sentence."""
     _said: bool = field(default=False, init=False, compare=False)

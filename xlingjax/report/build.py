@@ -121,7 +121,6 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         "training": ("Training", lambda: training(runs)),
         "samples": ("Masked words", lambda: samples(run)),
         "attention": ("Attention of pairs", lambda: attention(run)),
-        "pseudo": ("Pseudo tokens", lambda: pseudo(run)),
         "rows": ("What the objectives read", lambda: rows.section(run.rows)),
         "negatives": (
             "Mined negatives",
@@ -434,13 +433,6 @@ def attention(run: Run) -> list[Any]:
 def attention_pictures(maps: Sequence[Mapping[str, Any]]) -> list[Any]:
     figures = [figure for one in maps for figure in pictures.attention(one)]
     return drawing.labelled(figures, "attention of a pair")
-
-
-def pseudo(run: Run) -> list[dict[str, Any]]:
-    values = run.last("pseudo_samples") or {"samples": []}
-    return [
-        one | {"text": "".join(one["pieces"][1:-1]).replace("▁", " ")} for one in values["samples"]
-    ]
 
 
 # ---- what the run was ----------------------------------------------------------------------------

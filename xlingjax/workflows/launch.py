@@ -229,13 +229,6 @@ def _begin(
     for stage, (_, source) in opened.items():
         if message := row_plans.message(stage, source):
             say(f"warning: {message}")
-    pairs: dict[str, int] = {}
-    for _, source in opened.values():
-        for name, found in getattr(source, "left_out", {}).items():
-            pairs[name] = max(pairs.get(name, 0), found.pairs - found.left)
-    for evaluator in evaluators:
-        if message := evaluator.doubt(pairs):
-            say(f"warning: {message}")
     first_report(workdir, opened, vocabulary)
 
 
