@@ -93,30 +93,14 @@ def test_phases_are_stages_of_one_run(run):
 
 
 @pytest.mark.long
-def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
-    rows = [
-        "en\tde\tnegative\tsimilarity\tkind",
-        *(f"{x}\t{y}\t{GERMAN[0]}\t0.5\thard" for x, y in PAIRS[1:]),
-    ]
-    write(tmp_path / "en-de.tsv", rows)
-    given = {"NEGATIVES": tmp_path / "en-de.tsv", "LENGTH": "{0: 96, 2: 128}"}
-    words = command(
-        "inspect", corpus, "--rows", "1", "--output", str(tmp_path), objective="clpc", **given
-    )
+def test_inspect_shows_the_stages(corpus, tmp_path, capsys):
+    given = {"LENGTH": "{0: 96, 2: 128}"}
+    out = str(tmp_path)
+    words = command("inspect", corpus, "--rows", "1", "--output", out, objective="clpc", **given)
     assert main.main(words) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "96; from step 2: 128" in out and "clpc, row 0" in out and "clpc@2, row 0" in out
-    assert "en-de.tsv: 3 pairs; mean similarity: hard 0.500" in out and "0.5 hard" in out
-    files = {path.name for path in tmp_path.glob("*.png")}
-    assert files == {"schedule.png", "clpc-0-attention.png", "clpc@2-0-attention.png"}
-    run = tmp_path / "run"
-    words = command(
-        "pretrain", corpus, "--workdir", str(run), objective="clpc", **given, TRAIN_STEPS=3
-    )
-    assert main.main(words) == 0
-    (table,) = json.loads((run / "run.json").read_text())["config"]["negatives"]
-    assert table["pairs"] == 3 and table["rows"][0] == [0.5, "hard", *PAIRS[1], GERMAN[0]]
-    assert "Mined negatives" in (run / "report.html").read_text()
+    told = " ".join(capsys.readouterr().out.split())
+    assert "96; from step 2: 128" in told and "clpc, row 0" in told and "clpc@2, row 0" in told
+    assert (tmp_path / "inspect.html").is_file()
 
 
 @pytest.mark.long

@@ -111,15 +111,6 @@ ALIGNMENT = {
         for la in ("de", "zh")
     },
 }
-NEGATIVES = [
-    {
-        "table": "en-de.tsv",
-        "languages": ["en", "de"],
-        "pairs": 1234,
-        "similarity": {"hard": 0.61, "random": 0.05},
-        "rows": [[0.6729, "hard", "Diana jumped.", "Diana sprang.", "Diana <schlief>."]],
-    }
-]
 
 
 def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, steps=STEPS) -> Path:
@@ -212,7 +203,6 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
         "model": {"name": "tiny", "layers": 2},
         "parameters": 123_456,
         "optimizer": {"name": "adamw"},
-        "config": {"negatives": NEGATIVES},
         "weights": {name: 1.0 for name in objectives},
         "languages": list(LANGUAGES),
         "steps": 40,

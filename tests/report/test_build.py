@@ -161,7 +161,6 @@ def test_the_page_shows_every_section_and_escapes_text(report):
         "Word alignment",
         "Masked words",
         "Attention of pairs",
-        "Mined negatives",
         "Schedule",
         "What the objectives read",
         "its first row",
@@ -193,11 +192,9 @@ def test_the_page_shows_every_section_and_escapes_text(report):
 
 
 def test_the_page_shows_the_examples_of_the_objectives(report):
-    source, text = report[0], " ".join(Page(report[0]).text)
+    text = " ".join(Page(report[0]).text)
     assert "pos: tagging_test (accuracy, %)" in text and "ner: tagging_test (F1, %)" in text
     assert "qa: qa_test (mlqa)" in text and "75.0 / 62.5" in text and "35.5 / 12.5" in text
-    assert "en-de.tsv: 1,234 pairs; mean similarity: hard 0.610, random 0.050" in text
-    assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
     assert "de-en, cross-attention, layer 2, mean over heads" in " ".join(text.split())
 
 

@@ -94,7 +94,8 @@ def run(args: Namespace) -> int:
         return _of_lines(args)
     from rich.console import Console
 
-    from xlingjax.evaluation.score_files import footnotes, score_files, score_table, write_scores
+    from xlingjax.evaluation.score_files import footnotes, score_files, score_table
+    from xlingjax.runtime.files import write_json
     from xlingjax.tasks import suite_tasks
 
     scores = score_files(
@@ -110,7 +111,9 @@ def run(args: Namespace) -> int:
         print(line)
     if args.output:
         record = {"suite": args.suite, "predictions": args.predictions, "gold": args.gold, **scores}
-        print(f"scores: {write_scores(record, args.output)}")
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+        write_json(Path(args.output), record)
+        print(f"scores: {args.output}")
     return 0
 
 

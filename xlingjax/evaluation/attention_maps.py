@@ -91,22 +91,25 @@ def maps_of(
         for use in (SELF, CROSS, RECOVERY):
             if use not in found:
                 continue
-            of_one = {"use": use, "languages": list(languages)}
-            of_one |= {"layer": layer, "head": head}
             weights_HLL = np.float64(found[use][row])
-            if use == RECOVERY:
-                of_one |= {"layer": None, "head": None}
+            has_heads = use != RECOVERY
             chosen_LL = weights_HLL.mean(axis=0)
-            if of_one["head"] is not None:
+            if head is not None and has_heads:
                 chosen_LL = weights_HLL[head - 1]
             pieces = vocabulary.pieces(ids)
             if use != SELF:
                 # Each text is read alone, and opens as one does.
                 pieces[second] = pieces[0]
-            shown_LL = chosen_LL[np.ix_(real, real)]
-            of_one |= {"pieces": pieces, "second": second}
-            # Rounded, since a table of shares at every evaluation would fill the log.
-            of_one["attention"] = shown_LL.round(4).tolist()
+            of_one = {
+                "use": use,
+                "languages": list(languages),
+                "layer": layer if has_heads else None,
+                "head": head if has_heads else None,
+                "pieces": pieces,
+                "second": second,
+                # Rounded, since a table of shares at every evaluation would fill the log.
+                "attention": chosen_LL[np.ix_(real, real)].round(4).tolist(),
+            }
             maps.append(of_one)
     return maps
 
@@ -135,27 +138,11 @@ class AttentionMaps(Evaluator):
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         parts, names = [], []
         for language, pairs in sorted(self.pairs.items()):
-            parts.append(
-                pair_rows(
-                    pairs.shuffled(self.seed),
-                    self.vocabulary,
-                    self.length,
-                    (
-                        language_index(language, self.languages, model),
-                        language_index(PIVOT, self.languages, model),
-                    ),
-                    self.per_language,
-                )
-            )
-            names += [(language, PIVOT)] * len(parts[-1]["input_ids"])
-        maps = maps_of(
-            model,
-            params,
-            self.vocabulary,
-            joined(parts),
-            names,
-            layer=self.layer,
-            reset_positions=self.reset_positions,
-            mesh=mesh,
-        )
-        return {"kind": "attention_maps", "maps": maps}
+            codes = (language, PIVOT)
+            ids = tuple(language_index(code, self.languages, model) for code in codes)
+            drawn = pairs.shuffled(self.seed)
+            parts.append(pair_rows(drawn, self.vocabulary, self.length, ids, self.per_language))
+            names += [codes] * len(parts[-1]["input_ids"])
+        of = model, params, self.vocabulary, joined(parts), names
+        options = {"layer": self.layer, "reset_positions": self.reset_positions, "mesh": mesh}
+        return {"kind": "attention_maps", "maps": maps_of(*of, **options)}

@@ -9,16 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.data.held_out_pairs import PIVOT, Pairs
+from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.data.text.texts import Text
-from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import (
     Rows,
     hide_partner,
     joined,
+    language_id,
     mask_for_validation,
-    pair_rows,
-    same_slots,
+    rows_of_pairs,
     sentence_rows,
 )
 from xlingjax.inference.forward import by_row, compiled
@@ -72,70 +71,44 @@ class MaskedSamples(Evaluator):
     name: str = "masked_samples"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        texts: list[Rows] = []
-        for language, text in sorted(self.texts.items()):
-            texts += self._text_rows(language, text)
-        pairs, partners = self._pair_rows()
+        texts = [self._text_rows(*one) for one in sorted(self.texts.items())]
+        # Where no sentence fits there is nothing to show.
+        texts = [rows for rows in texts if len(rows["input_ids"])]
         out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
             out["texts"] = self._show(model, params, texts, mesh)
-        if not pairs:
+        if not self.pairs:
             return out
+        drawn = {language: pairs.shuffled(self.seed) for language, pairs in self.pairs.items()}
+        options = self.pair_length, self.per_language, self.reset_positions
+        parts = rows_of_pairs(drawn, self.vocabulary, self.languages, *options).values()
+        # The foreign side alone is masked.
+        masked = [
+            mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0) for rows in parts
+        ]
         # The same masks twice: what differs between the two is the translation alone.
-        hidden = [hide_partner(rows) for rows in pairs]
-        out["pairs"] = self._show(model, params, hidden, mesh)
-        visible = self._show(model, params, pairs, mesh)
-        for sample, other, partner in zip(out["pairs"], visible, partners, strict=True):
-            sample["partner"] = partner
+        out["pairs"] = self._show(model, params, [hide_partner(rows) for rows in masked], mesh)
+        visible = self._show(model, params, masked, mesh)
+        for sample, other in zip(out["pairs"], visible, strict=True):
             for slot, seen in zip(sample["slots"], other["slots"], strict=True):
                 slot["with_partner"] = seen["predictions"]
         return out
 
-    def _id(self, language: str) -> int:
-        if language not in self.languages:
-            raise UserError(
-                f"masked samples: {language!r} is not one of the run's languages"
-                f" ({', '.join(self.languages)})"
-            )
-        return list(self.languages).index(language)
-
-    def _text_rows(self, language: str, text: Text) -> list[Rows]:
-        """One part, or none where no sentence fits."""
+    def _text_rows(self, language: str, text: Text) -> Rows:
         lines = [line for line in text.lines() if line]
         # By the seed alone, so that a reader sees the same sentences change from step to step.
         order = np.random.default_rng(self.seed).permutation(len(lines))
+        index = language_id(language, self.languages, text.path)
         chosen = [lines[i] for i in order]
-        index = self._id(language)
         rows = sentence_rows(chosen, self.vocabulary, self.length, index, self.per_language)
-        if not len(rows["input_ids"]):
-            return []
-        return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)]
-
-    def _pair_rows(self) -> tuple[list[Rows], list[str]]:
-        """Rows that mask the foreign side alone, and each row's English sentence."""
-        parts, partners = [], []
-        for language, pairs in sorted((self.pairs or {}).items()):
-            ids = self._id(language), self._id(PIVOT)
-            drawn = pairs.shuffled(self.seed)
-            rows = pair_rows(
-                drawn,
-                self.vocabulary,
-                self.pair_length,
-                ids,
-                self.per_language,
-                self.reset_positions,
-            )
-            for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
-                partners.append(self._text_of(ids_L[side_L == 1]))
-            parts.append(mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0))
-        return parts, partners
+        return mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
 
     def _text_of(self, ids_L: np.ndarray) -> str:
         special = self.vocabulary.special_ids
         return self.vocabulary.decode([i for i in ids_L.tolist() if i not in special])
 
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
-        batch = joined(same_slots(parts))
+        batch = joined(parts)
         # All rows go through the model at once: no wider than the longest.
         width = int(batch["pack_ids"].any(axis=0).sum())
         for name, values in batch.items():
@@ -149,24 +122,22 @@ class MaskedSamples(Evaluator):
         return [self._sample(batch, row, top_BMK[row], ids_BMK[row]) for row in range(count)]
 
     def _sample(self, batch: Rows, row: int, top_MK, ids_MK) -> dict[str, Any]:
-        shown = (batch["pack_ids"][row] > 0) & (batch["sides"][row] == 0)
-        pieces = self.vocabulary.pieces(batch["input_ids"][row][shown].tolist())
+        side_L = batch["sides"][row]
+        ids_L = batch["input_ids"][row]
+        first_L = (batch["pack_ids"][row] > 0) & (side_L == 0)
+        pieces = self.vocabulary.pieces(ids_L[first_L].tolist())
         slots = []
         for slot in np.flatnonzero(batch["masked_weights"][row]):
             column = int(batch["masked_positions"][row, slot])
             pieces[column] = "[MASK]"
             names = self.vocabulary.pieces(ids_MK[slot].tolist())
-            predictions = []
-            for name, probability in zip(names, top_MK[slot], strict=True):
-                # Rounded, and Python's own: values go into a line of JSON at every evaluation.
-                predictions.append([name, round(float(probability), 4)])
-            target = int(batch["masked_targets"][row, slot])
-            slots.append(
-                {
-                    "column": column,
-                    "target": self.vocabulary.pieces([target])[0],
-                    "predictions": predictions,
-                }
-            )
+            # Rounded, and Python's own: values go into a line of JSON at every evaluation.
+            shares = [round(float(share), 4) for share in top_MK[slot]]
+            (target,) = self.vocabulary.pieces([int(batch["masked_targets"][row, slot])])
+            predictions = [list(one) for one in zip(names, shares, strict=True)]
+            slots.append({"column": column, "target": target, "predictions": predictions})
         language = self.languages[int(batch["language_ids"][row, 0])]
-        return {"language": language, "pieces": pieces, "slots": slots}
+        sample = {"language": language, "pieces": pieces, "slots": slots}
+        if side_L.any():
+            sample["partner"] = self._text_of(ids_L[side_L == 1])
+        return sample

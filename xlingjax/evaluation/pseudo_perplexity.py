@@ -16,7 +16,6 @@ from xlingjax.evaluation.perplexity import (
     mask_for_validation,
     mean,
     rows_of_text,
-    same_slots,
     scores,
 )
 from xlingjax.objectives.ernie_m import BTMLM
@@ -73,7 +72,7 @@ class PseudoPerplexity(Evaluator):
         if not parts:
             raise UserError("PSEUDO_SHARES: HELDOUT_TEXT has no text in a language of the run")
         self._text = joined(parts)
-        self._masked = joined(same_slots(masked))
+        self._masked = joined(masked)
 
     def _draw(self, language: str, rows: Rows) -> None:
         """For each row the order in which its places are taken, and the language."""
@@ -112,15 +111,8 @@ class PseudoPerplexity(Evaluator):
         values: dict[str, Any] = {"kind": "pseudo_perplexity"}
         by_language = {}
         for share in self.shares:
-            found, _ = scores(
-                model,
-                params,
-                self.objective,
-                self.rows(share),
-                self.languages,
-                batch_size=self.batch_size,
-                mesh=mesh,
-            )
+            of = model, params, self.objective, self.rows(share), self.languages
+            found, _ = scores(*of, batch_size=self.batch_size, mesh=mesh)
             values[f"share_{share:g}"] = mean(found)
             by_language[f"{share:g}"] = found
         return {**values, "by_language": by_language}

@@ -56,31 +56,14 @@ def write_predictions(
     """
     path = prediction_path(task, folder, language, split)
     # Before the file is touched: what it cannot hold leaves an older one as it is.
-    text = _as_text(task, predicted)
-    write_result(path, text)
-    return path
-
-
-def write_result(path: Path, text: str) -> None:
-    """Whole or not at all. Raises UserError where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}; choose another folder"
-        ) from None
-
-
-def _as_text(task: Task, predicted: Any) -> str:
     if task.kind == "span_qa":
-        answers = dict(predicted)
-        for key, text in answers.items():
-            if not isinstance(key, str) or not isinstance(text, str):
-                raise UserError(f"{task.full_name}: the answer of {key!r} is not text")
         # Letters and no escapes, so that a person can read the file.
-        return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
-    return "".join(line + "\n" for line in _lines(task, predicted))
+        text = json.dumps(dict(predicted), ensure_ascii=False, indent=1) + "\n"
+    else:
+        text = "".join(line + "\n" for line in _lines(task, predicted))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return path
 
 
 def _lines(task: Task, predicted: Any) -> Iterator[str]:

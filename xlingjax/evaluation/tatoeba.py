@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from xlingjax.data.held_out_pairs import PIVOT
 from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
+from xlingjax.evaluation.metrics.registry import tatoeba_accuracy
 from xlingjax.evaluation.retrieval import nearest
 from xlingjax.inference.encode import POOLINGS, embed_texts, longest_row
 from xlingjax.inference.sentences import LONGEST
@@ -95,10 +96,4 @@ def predict_retrieval(
 def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
     """Share (0 to 1) of the English lines that find a translation of theirs by `bitext.gold`, which
     may be in any order. Raises UserError: no gold, another number of lines."""
-    if bitext.gold is None:
-        raise UserError("retrieval cannot be scored: there is no gold")
-    if len(predicted) != len(bitext.target):
-        raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English lines")
-    # By ids and not by rows: XTREME sorts the English side, and a line may have several partners.
-    pairs = zip(predicted, bitext.target, strict=True)
-    return float(np.mean([(bitext.source[row][0], en) in bitext.gold for row, (en, _) in pairs]))
+    return tatoeba_accuracy([bitext], predicted) / 100

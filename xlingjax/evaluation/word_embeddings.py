@@ -28,11 +28,8 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        # MUSE's dictionaries have spaces or tabs, by file.
-        cells = line.split()
-        # With a tab, a side may be a phrase.
-        if "\t" in line:
-            cells = [cell.strip() for cell in line.split("\t")]
+        # MUSE's dictionaries have spaces or tabs, by file; with a tab, a side may be a phrase.
+        cells = [cell.strip() for cell in line.split("\t" if "\t" in line else None)]
         if len(cells) != 2 or not all(cells):
             raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
@@ -53,48 +50,39 @@ def read_similarity(path: str | Path) -> list[Similarity]:
     number; no pairs; another number of scores.
     """
     path = Path(path)
-    lines = [(number, line.strip("\r\n").split("\t")) for number, line in _written_lines(path)]
+    lines = _written_lines(path)
     if not lines:
         raise UserError(
             f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
         )
-    keys = None
     if path.name.endswith(".data.txt"):
         keys = _keys(path)
         # SemEval hands the scores out apart from the words, as its keys.
         golds = _written_lines(keys)
         if len(golds) != len(lines):
             raise UserError(f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}")
-        for (number, cells), (_, gold) in zip(lines, golds, strict=True):
-            if len(cells) != 2:
-                raise UserError(
-                    f"{path}, line {number}: {len(cells)} columns, not two words with a tab between"
-                )
-            cells.append(gold.strip())
+        both = zip(lines, golds, strict=True)
+        lines = [(number, f"{line}\t{gold}") for (number, line), (_, gold) in both]
     rows = []
-    for place, (number, cells) in enumerate(lines):
-        cells = [cell.strip() for cell in cells]
-        if len(cells) != 3 or not all(cells):
+    for number, line in lines:
+        cells = [cell.strip() for cell in line.split("\t")]
+        try:
+            first, second, gold = cells
+            score = float(gold)
+        except ValueError:
+            score = float("nan")
+        if not all(cells) or not np.isfinite(score):
             raise UserError(
-                f"{path}, line {number}: {len(cells)} columns, not a word, a word and a score"
+                f"{path}, line {number}: {line!r} is not a word, a word and a score (a number)"
                 " between tabs"
             )
-        try:
-            score = float(cells[2])
-            if not np.isfinite(score):
-                raise ValueError
-        except ValueError:
-            where = f"{path}, line {number}"
-            if keys is not None:
-                where = f"{keys}, line {golds[place][0]}"
-            raise UserError(f"{where}: the score {cells[2]!r} is not a number") from None
-        rows.append((cells[0], cells[1], score))
+        rows.append((first, second, score))
     return rows
 
 
 def _written_lines(path: Path) -> list[tuple[int, str]]:
     """(number, line) of those that are not blank."""
-    return [(number, line) for number, line in read_lines(path) if line.strip()]
+    return [(number, line.strip("\r\n")) for number, line in read_lines(path) if line.strip()]
 
 
 def _keys(path: Path) -> Path:
@@ -120,18 +108,11 @@ def word_vectors(
     found = {}
     # Each word once, since dictionaries repeat those of several translations.
     for word in dict.fromkeys(words):
-        ids = []
-        for piece in vocabulary.encode(word):
-            # The vectors of pieces that write nothing, as the space before a word, are no part of
-            # the word's.
-            if vocabulary.decode([piece]).strip():
-                ids.append(piece)
-        # The row of the unknown piece is no vector of this word.
-        if not ids or vocabulary.unk_id in ids:
-            continue
-        if len(ids) > 1 and pieces == "single":
-            continue
-        found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
+        # The vectors of pieces that write nothing, as the space before a word, are no part of the
+        # word's, and the row of the unknown piece is no vector of this word.
+        ids = [piece for piece in vocabulary.encode(word) if vocabulary.decode([piece]).strip()]
+        if ids and vocabulary.unk_id not in ids and (len(ids) == 1 or pieces == "mean"):
+            found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
     return found
 
 
@@ -164,8 +145,7 @@ def score_dictionary(
         return counts | {"words": 0} | dict.fromkeys(names)
     firsts = [first for first, _ in kept]
     seconds = [second for _, second in kept]
-    first_PD = _stacked(sides[0], firsts)
-    second_PD = _stacked(sides[1], seconds)
+    first_PD, second_PD = _stacked(sides[0], firsts), _stacked(sides[1], seconds)
     # A word may have several translations: it is searched, and found, once.
     queries = list(dict.fromkeys(firsts))
     targets = list(dict.fromkeys(seconds))
@@ -173,11 +153,9 @@ def score_dictionary(
     index_SD = unit_rows(_stacked(sides[1], targets))
     translations = set(kept)
 
-    def precision(found: np.ndarray) -> float:
-        right = 0
-        for word, row in zip(queries, found, strict=True):
-            right += (word, targets[row]) in translations
-        return right / len(queries)
+    def precision(found_Q1: np.ndarray) -> float:
+        found = zip(queries, found_Q1[:, 0], strict=True)
+        return sum((word, targets[row]) in translations for word, row in found) / len(queries)
 
     # CSLS is 2 cos(x, y) - r(x) - r(y); r(x) is one number for all y. The last column takes r(y)
     # off in the product.
@@ -194,8 +172,8 @@ def score_dictionary(
         "cosine": float(np.mean(cosine_P)),
         "l2": float(np.mean(distance_P)),
         "spelled_alike": float(np.mean([a == b for a, b in kept])),
-        "p_at_1_nearest": precision(by_cosine_Q1[:, 0]),
-        "p_at_1_csls": precision(by_csls_Q1[:, 0]),
+        "p_at_1_nearest": precision(by_cosine_Q1),
+        "p_at_1_csls": precision(by_csls_Q1),
     }
 
 
@@ -203,12 +181,11 @@ def _both_sides(
     rows: Sequence[Sequence], languages: tuple[str, str], vocabulary, table_VD, pieces
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """`word_vectors` of the first and of the second words of the rows."""
-    firsts = [row[0] for row in rows]
-    seconds = [row[1] for row in rows]
-    return (
-        word_vectors(firsts, languages[0], vocabulary, table_VD, pieces),
-        word_vectors(seconds, languages[1], vocabulary, table_VD, pieces),
+    first, second = (
+        word_vectors([row[side] for row in rows], languages[side], vocabulary, table_VD, pieces)
+        for side in (0, 1)
     )
+    return first, second
 
 
 def _stacked(vectors: Mapping[str, np.ndarray], words: Sequence[str]) -> np.ndarray:

@@ -122,10 +122,6 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         "samples": ("Masked words", lambda: samples(run)),
         "attention": ("Attention of pairs", lambda: attention(run)),
         "rows": ("What the objectives read", lambda: rows.section(run.rows)),
-        "negatives": (
-            "Mined negatives",
-            lambda: rows.negatives_section(run.record.get("config", {}).get("negatives", ())),
-        ),
         "sampling": ("What was sampled", lambda: sampling(run)),
         "schedule": ("Schedule", lambda: schedule.rows(run.record)),
         "setting": ("Setting", lambda: setting(run)),

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.rows import plan as row_plans
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, schedule
 from xlingjax.report.rows import (
-    NEGATIVES_HEAD,
     STATISTICS_HEAD,
     TOKENS_HEAD,
     Batch,
@@ -26,16 +23,12 @@ from xlingjax.report.rows import (
     marked,
     marks_of,
     mask_statistics,
-    negatives_section,
-    negatives_title,
     read_row,
     statistics_rows,
     with_pictures,
 )
 from xlingjax.runtime.files import write_text
 
-SHOWN_ON_TERMINAL = 40
-"""Tokens of a row."""
 STYLES = {"mask": "yellow", "random": "red", "kept": "green"}
 """Of the words that are to be predicted; others are cyan."""
 
@@ -45,20 +38,18 @@ def inspect(
     vocabulary,
     *,
     record: Mapping[str, Any] | None = None,
-    tables: Sequence[Mapping[str, Any]] = (),
     rows: int = 2,
     batches: int = 20,
-    tokens: bool = False,
     console: Any = None,
     output: str | Path | None = None,
 ) -> dict[str, Any]:
     """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of
     each stage where it has several), and the mask rate realised in `batches` batches.
 
-    record: of the run to come, as `run_record.schedule_record` makes it. tables: of negatives, as
-    `rows.read_negatives` gives them. output: a folder for inspect.html. tokens: on the terminal,
-    too, a line for each token of a row. console: a rich Console; None makes one. Returns {name:
-    mask statistics}, empty for objectives without masks. The sources advance.
+    record: of the run to come, as `run_record.schedule_record` makes it. output: a folder for
+    inspect.html, which has the masks and a line for each token, too. console: a rich Console; None
+    makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources
+    advance.
     """
     # Here, since a report of a finished run shows nothing on a terminal.
     from rich.console import Console
@@ -82,7 +73,7 @@ def inspect(
         for number in range(min(rows, len(first["input_ids"]))):
             view = read_row(objective, first, number, vocabulary, source.languages)
             console.rule(f"{name}, row {number}")
-            _print_row(console, objective, source, view, tokens)
+            _print_row(console, objective, source, view)
             if output:
                 row = as_values(f"row {number}", objective, source, view, view.grids_LL)
                 row["tokens"] = [token.cells for token in view.tokens]
@@ -101,10 +92,6 @@ def inspect(
             "warning": lacking,
         }
         add(name, name.upper(), "inspected", values)
-    for table in tables:
-        print_table(console, negatives_title(table), NEGATIVES_HEAD, table["rows"])
-    if tables:
-        add("negatives", "Mined negatives", "negatives", negatives_section(tables))
     if output:
         write_page(Path(output), "What the objectives read", sections)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
@@ -152,21 +139,12 @@ def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequen
     console.print(table)
 
 
-def _print_row(console, objective: Objective, source: BatchSource, view: Row, tokens: bool) -> None:
+def _print_row(console, objective: Objective, source: BatchSource, view: Row) -> None:
     from rich.text import Text
 
     console.print(Text(facts(objective, source, view), style="dim"))
     for part in running_text(view.tokens, source.languages):
         console.print(part)
-    shown = shown_tokens(view, "decoder_ids" in objective.reads)
-    if tokens:
-        print_table(console, "", TOKENS_HEAD, [view.tokens[index].cells for index in shown])
-    for use, grid_LL in view.grids_LL.items():
-        if grid_LL.all():
-            console.print(Text(f"{use}: every token sees all tokens", style="dim"))
-            continue
-        console.print(Text(f"{use}: who sees whom", style="dim"))
-        console.print(Text(grid_text(view, grid_LL, shown)))
 
 
 def running_text(tokens: Sequence[Token], languages: Sequence[str]) -> list[Any]:
@@ -205,26 +183,3 @@ def running_text(tokens: Sequence[Token], languages: Sequence[str]) -> list[Any]
 def _form(how: str, shown: str, word: str) -> str:
     """How a word that is to be predicted is marked without colours."""
     return {"random": f"[{shown}→{word}]", "kept": f"[={word}]"}.get(how, f"[{word}]")
-
-
-def shown_tokens(view: Row, decoder: bool) -> list[int]:
-    """Which tokens of a row the terminal shows: the first ones; with a decoder half of them of the
-    target."""
-    count = len(view.tokens)
-    if not decoder:
-        return list(range(min(SHOWN_ON_TERMINAL, count)))
-    # The target stands behind the source, and would be cut off.
-    half = SHOWN_ON_TERMINAL // 2
-    source = sum(token.side == 0 for token in view.tokens)
-    return [*range(min(half, source)), *range(source, min(source + half, count))]
-
-
-def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
-    """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, ·
-    does not."""
-    lines = []
-    for query in shown:
-        # Only what the table above shows: a wider grid would wrap.
-        signs = "".join("·■"[int(sees)] for sees in grid_LL[query, list(shown)])
-        lines.append(f"{view.tokens[query].column:4d} {signs}")
-    return "\n".join(lines)

@@ -1,11 +1,10 @@
 """What objectives read: rows of their batches, token by token and as running text, who may see
-whom, how much is hidden; tables of mined wrong partners.
+whom, how much is hidden.
 
 The masks are the objective's own predicates, which attention uses.
 """
 
 import dataclasses
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,10 +13,6 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.batches.loader import BatchSource, first_batch
-from xlingjax.data.text.files import read_lines
-from xlingjax.data.text.sources import find_negatives
-from xlingjax.data.text.texts import Text
-from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, pictures
@@ -44,7 +39,6 @@ STATISTICS_HEAD = (
     "random (%)",
     "kept (%)",
 )
-NEGATIVES_HEAD = ("similarity", "kind", "sentence", "its translation", "wrong partner")
 
 
 # ---- a row ---------------------------------------------------------------------------------------
@@ -409,64 +403,3 @@ def statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
         shares = [html.percent(of_one[key]) for key in ("rate", "mask", "random", "kept")]
         rows.append([name, of_one["tokens"], of_one["predictions"], *shares])
     return rows
-
-
-# ---- mined wrong partners ------------------------------------------------------------------------
-
-
-def read_negatives(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
-    """Of each table that `xlingjax mine --negatives` wrote, JSON values: {"table", "languages",
-    "pairs", "similarity": {kind: mean}, "rows": the first `shown` as [similarity, kind, sentence,
-    translation, wrong partner]}. A table may lack similarity and kind. Raises UserError for what is
-    no such table."""
-    tables = []
-    for triple in find_negatives(patterns) if patterns else ():
-        path = triple.first.path
-        # Held whole: means are over all, though only a few are shown.
-        texts = list(triple.lines())
-        _, header = next(read_lines(path))
-        columns: dict[str, list[Any]] = {}
-        for name in ("similarity", "kind"):
-            columns[name] = [None] * len(texts)
-            if name in header.split("\t"):
-                columns[name] = list(Text(path, triple.first.language, name).lines())
-        rows = []
-        # Apart by kind: hard ones are near and random ones far, and their mean would be of neither.
-        by_kind: dict[str, list[float]] = {}
-        for score, kind, sentences in zip(*columns.values(), texts, strict=True):
-            if score is not None:
-                try:
-                    score = float(score)
-                except ValueError:
-                    raise UserError(
-                        f"{path}: similarity {score!r} is not a number: mine the table again"
-                    ) from None
-                by_kind.setdefault(kind or "all", []).append(score)
-            rows.append([score, kind, *sentences])
-        tables.append(
-            {
-                "table": path.name,
-                # The wrong partner is in the second of them.
-                "languages": list(triple.languages[:2]),
-                "pairs": len(texts),
-                "similarity": {k: statistics.fmean(of) for k, of in sorted(by_kind.items())},
-                "rows": rows[:shown],
-            }
-        )
-    return tables
-
-
-def negatives_title(table: Mapping[str, Any]) -> str:
-    means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
-    text = f"{table['table']}: {table['pairs']:,} pairs"
-    if means:
-        text += f"; mean similarity: {means}"
-    return text
-
-
-def negatives_section(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of a page."""
-    return [
-        {"title": negatives_title(table), "head": NEGATIVES_HEAD, "rows": table["rows"]}
-        for table in tables
-    ]
