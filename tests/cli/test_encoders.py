@@ -142,12 +142,7 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
 
 @pytest.mark.long
 def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
-    """In the run's page, and of any pair by a command (VECO, figure 1)."""
-    values = json.loads((run / "result.json").read_text())["evaluations"]["attention_maps"]
-    uses = ["self-attention", "cross-attention"]
-    assert [one["use"] for one in values["maps"]] == uses
-    page = (run / "report.html").read_text()
-    assert "Attention of pairs" in page and "de-en, cross-attention," in page
+    """VECO, figure 1."""
     words = ["inspect", str(run), "--pair", GERMAN[0], ENGLISH[0], "--languages", "de", "en"]
     more = ["--layer", "1", "--head", "2", "--output", str(tmp_path / "out")]
     assert main.main([*words, *more]) == 0

@@ -234,20 +234,3 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     assert len(shown) == 5 and all(
         len(sample["pieces"]) <= 5 for sample in shown
     )  # a sentence each, no JSON
-
-
-def test_probes_on_pairs_have_the_rows_of_tlm(tmp_path):
-    for code in ("de", "en"):
-        (tmp_path / f"de-en.{code}").write_text("a b c d\nd e\n")
-    (tmp_path / "de.txt").write_text("a b\n")
-    corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
-    (probe,) = evaluators.translation_perplexity(
-        corpus, str(tmp_path), length=12, reset_positions=False
-    )()
-    assert probe._rows["de-en"]["position_ids"].tolist() == [
-        list(range(12)),
-        [*range(8), 0, 0, 0, 0],
-    ]
-    options = {"pair_length": 8, "reset_positions": False}
-    (samples,) = evaluators.samples(corpus, str(tmp_path / "de.txt"), str(tmp_path), **options)()
-    assert (samples.pair_length, samples.reset_positions) == (8, False)

@@ -181,5 +181,5 @@ def test_rows_are_those_that_btmlm_trains_on(texts):
 
 
 def test_a_placement_is_one_of_two():
-    with pytest.raises(UserError, match="placement='behnd' is neither behind nor scattered"):
+    with pytest.raises(UserError, match="placement='behnd': 'behind' or 'scattered'"):
         PseudoPerplexity({}, toy.ToyVocabulary(), toy.LANGUAGES, ("en",), placement="behnd")

@@ -133,13 +133,6 @@ def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(
-        UserError, match=f"missing file: {tmp_path}/x, the predictions of xtreme/it"
-    ):
-        read_predictions(tmp_path / "x", xtreme("classification"), [])
-
-
 @pytest.mark.parametrize(
     ("task", "predicted", "message"),
     [

@@ -148,27 +148,6 @@ def test_reading_similarities(tmp_path):
             we.read_similarity(path)
 
 
-def test_semeval_has_its_scores_in_a_file_of_their_own(tmp_path):
-    data, keys = (
-        tmp_path / "data" / "en-de.test.data.txt",
-        tmp_path / "keys" / "en-de.test.gold.txt",
-    )
-    data.parent.mkdir(), keys.parent.mkdir()
-    data.write_text("red\trot\nblue\tblau\n")
-    with pytest.raises(
-        UserError, match=r"en-de.test.gold.txt, are neither beside it nor in .*keys"
-    ):
-        we.read_similarity(data)
-    keys.write_text("3.5\n1\n")
-    assert we.read_similarity(data) == [("red", "rot", 3.5), ("blue", "blau", 1.0)]
-    keys.write_text("3.5\nhigh\n")
-    with pytest.raises(UserError, match="data.txt, line 2: .*high' is not a word"):
-        we.read_similarity(data)
-    keys.write_text("3.5\n")
-    with pytest.raises(UserError, match=r"gold.txt has 1 scores for the 2 pairs of .*data.txt"):
-        we.read_similarity(data)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

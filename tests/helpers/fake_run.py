@@ -45,11 +45,6 @@ def retrieval_values(level: float) -> dict:
         "by_language": {"mean": table},
         "by_layer": {"mean": layers},
         "best": {"mean": best},
-        "similarity": {
-            "layer": 1,
-            "languages": list(LANGUAGES),
-            "cosine": [[1, 0.9, 0.5], [0.9, 1, 0.6], [0.5, 0.6, 1]],
-        },
     }
 
 
@@ -61,21 +56,6 @@ SAMPLES = {
             "pieces": ["</s>", "▁Die", "[MASK]", "▁schläft", "<b>", "</s>"],
             "slots": [
                 {"column": 2, "target": "▁Katze", "predictions": [["▁Katze", 0.61], ["▁Kuh", 0.2]]}
-            ],
-        }
-    ],
-    "pairs": [
-        {
-            "language": "zh",
-            "pieces": ["</s>", "▁", "[MASK]", "睡觉", "</s>"],
-            "partner": "The cat sleeps",
-            "slots": [
-                {
-                    "column": 2,
-                    "target": "猫",
-                    "predictions": [["狗", 0.3]],
-                    "with_partner": [["猫", 0.8]],
-                }
             ],
         }
     ],
@@ -174,7 +154,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
             },
         }
     )
-    for values in (SAMPLES, ATTENTION, ALIGNMENT):
+    for values in (SAMPLES, ALIGNMENT):
         evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
     table = [
         {

@@ -59,7 +59,7 @@ def _require_settings(arguments: Mapping[str, Any]) -> None:
     counts = "limit per_language layer samples no_repeat_ngram min_length"
     require_whole(arguments, "[0, inf)", counts)
     require_whole(arguments, "[1, inf)", "beams")
-    require_whole(arguments, f"[1, {LONGEST_ROW}]", "length pair_length")
+    require_whole(arguments, f"[1, {LONGEST_ROW}]", "length")
     require_numbers(arguments, "[0, inf)", "max_length")
     require_numbers(arguments, "(0, 1)", "proportion")
     require_numbers(arguments, "[0, 1)", "most shares")
@@ -191,57 +191,18 @@ def translation_perplexity(
 def samples(
     corpus: Corpus,
     text: str | None = None,
-    pairs: str | None = None,
     per_language: int = 3,
     length: int = 64,
-    pair_length: int = 64,
-    reset_positions: bool = True,
     name: str = "masked_samples",
 ) -> Any:
-    """Masked held-out sentences with the model's predictions, for the report.
-
-    length: tokens of a row of text; pair_length, reset_positions: those of the TLM rows that the
-    model was trained on.
-    """
+    """Masked held-out sentences with the model's predictions, for the report. length: tokens of a
+    row."""
     from xlingjax.evaluation.masked_samples import MaskedSamples
 
-    found = None
-    if pairs:
-        found = read_pairs(pairs, corpus.languages)
     return MaskedSamples(
         heldout_texts(text, corpus.languages),
         corpus.vocabulary,
         corpus.languages,
-        pairs=found,
-        per_language=per_language,
-        length=length,
-        pair_length=pair_length,
-        reset_positions=reset_positions,
-        name=name,
-    )
-
-
-@measured("pairs", when="run")
-def attention_maps(
-    corpus: Corpus,
-    pairs: str | None = None,
-    run: bool = False,
-    layer: int | None = None,
-    reset_positions: bool = False,
-    per_language: int = 1,
-    length: int = 32,
-    name: str = "attention_maps",
-) -> Any:
-    """The attention of held-out `pairs` (None, or run=False: not run), for the report. layer,
-    reset_positions: see `maps_of`; pairs of more than `length` tokens are left out."""
-    from xlingjax.evaluation.attention_maps import AttentionMaps
-
-    return AttentionMaps(
-        read_pairs(pairs, corpus.languages),
-        corpus.vocabulary,
-        corpus.languages,
-        layer=layer,
-        reset_positions=reset_positions,
         per_language=per_language,
         length=length,
         name=name,
@@ -525,7 +486,6 @@ EVALUATORS = {
         perplexity,
         translation_perplexity,
         samples,
-        attention_maps,
         pseudo_perplexity,
         accuracy,
         plug_in_accuracy,

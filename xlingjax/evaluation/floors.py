@@ -107,14 +107,12 @@ def floors(
 def verdict(retrieval: float, means: Mapping[str, float]) -> str:
     """A line: which floors a run's retrieval is above. retrieval: raw en to xx at the best layer,
     mean over languages, 0..1; means: that of each floor."""
-    named = {above: [] for above in (True, False)}
+    named: dict[str, list[str]] = {"above": [], "not above": []}
     for floor, value in means.items():
-        named[retrieval > value].append(f"{FLOORS[floor]} {100 * value:.1f} %")
-    said = []
-    for above, names in named.items():
-        if names:
-            said.append(f"is {'' if above else 'not '}above {', '.join(names)}")
-    line = f"retrieval {100 * retrieval:.1f} % {', '.join(said)}"
+        place = "above" if retrieval > value else "not above"
+        named[place].append(f"{FLOORS[floor]} {100 * value:.1f} %")
+    said = [f"{place} {', '.join(names)}" for place, names in named.items() if names]
+    line = f"retrieval {100 * retrieval:.1f} % is {', '.join(said)}"
     if retrieval <= means["char_tfidf"]:
         line += (
             ": these vectors find fewer translations than shared spelling does; more steps"

@@ -54,13 +54,11 @@ def heldout(
         if not {*pair.languages} <= {*languages}:
             continue
         files.setdefault(language_name(pair.languages), str(pair.first.path))
-        there = sides.setdefault(pair.languages, [])
-        back = sides.setdefault(pair.languages[::-1], []) if pair.translates else []
-        for first, second in pair.lines():
-            # A source without a reference cannot be scored, and a blank one writes nothing.
-            if first and second:
-                there.append((first, second))
-                back.append((second, first))
+        # A source without a reference cannot be scored, and a blank one writes nothing.
+        lines = [line for line in pair.lines() if all(line)]
+        sides.setdefault(pair.languages, []).extend(lines)
+        if pair.translates:
+            sides.setdefault(pair.languages[::-1], []).extend(line[::-1] for line in lines)
     sets = {}
     for (source, target), lines in sorted(sides.items()):
         if lines:

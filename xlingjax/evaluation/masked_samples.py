@@ -9,15 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.data.text.texts import Text
 from xlingjax.evaluation.perplexity import (
     Rows,
-    hide_partner,
     joined,
     language_id,
     mask_for_validation,
-    rows_of_pairs,
     sentence_rows,
 )
 from xlingjax.inference.forward import by_row, compiled
@@ -44,29 +41,19 @@ def _top(model, count: int, size: int, params, batch):
 class MaskedSamples(Evaluator):
     """Masked sentences with the model's likeliest pieces, as an evaluator of the training loop.
 
-    texts: one per language; pairs: the same for translations, shown with the English side hidden
-    and visible. `per_language` sentences of each are drawn with `seed`, the same ones at every
-    step, from those that fit rows of `length` (pairs: `pair_length`) tokens.
+    texts: one per language; `per_language` sentences of each are drawn with `seed`, the same at
+    every step, from those that fit rows of `length` tokens.
 
-    reset_positions: positions start from 0 again at the second sentence; must be what the model was
-    trained with.
-
-    Values: {"texts": [sample], "pairs": [sample]}; a sample is {"language", "pieces": [piece,
-    masked ones as
-    "[MASK]"], "slots": [{"column", "target", "predictions": [[piece, probability], ...]}]}; one of
-    `pairs` has "partner", the English sentence, and in each slot "with_partner", the predictions
-    when it is visible.
+    Values: {"texts": [sample]}; a sample is {"language", "pieces": [piece, masked ones as
+    "[MASK]"], "slots": [{"column", "target", "predictions": [[piece, probability], ...]}]}.
     """
 
     texts: Mapping[str, Text]
     vocabulary: Any
     languages: Sequence[str]
-    pairs: Mapping[str, Pairs] | None = None
     per_language: int = 3
     top: int = 5
     length: int = 64
-    pair_length: int = 64
-    reset_positions: bool = True
     seed: int = 0
     name: str = "masked_samples"
 
@@ -74,25 +61,8 @@ class MaskedSamples(Evaluator):
         texts = [self._text_rows(*one) for one in sorted(self.texts.items())]
         # Where no sentence fits there is nothing to show.
         texts = [rows for rows in texts if len(rows["input_ids"])]
-        out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
-        if texts:
-            out["texts"] = self._show(model, params, texts, mesh)
-        if not self.pairs:
-            return out
-        drawn = {language: pairs.shuffled(self.seed) for language, pairs in self.pairs.items()}
-        options = self.pair_length, self.per_language, self.reset_positions
-        parts = rows_of_pairs(drawn, self.vocabulary, self.languages, *options).values()
-        # The foreign side alone is masked.
-        masked = [
-            mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0) for rows in parts
-        ]
-        # The same masks twice: what differs between the two is the translation alone.
-        out["pairs"] = self._show(model, params, [hide_partner(rows) for rows in masked], mesh)
-        visible = self._show(model, params, masked, mesh)
-        for sample, other in zip(out["pairs"], visible, strict=True):
-            for slot, seen in zip(sample["slots"], other["slots"], strict=True):
-                slot["with_partner"] = seen["predictions"]
-        return out
+        samples = self._show(model, params, texts, mesh) if texts else []
+        return {"kind": "masked_samples", "texts": samples}
 
     def _text_rows(self, language: str, text: Text) -> Rows:
         lines = [line for line in text.lines() if line]
@@ -102,10 +72,6 @@ class MaskedSamples(Evaluator):
         chosen = [lines[i] for i in order]
         rows = sentence_rows(chosen, self.vocabulary, self.length, index, self.per_language)
         return mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
-
-    def _text_of(self, ids_L: np.ndarray) -> str:
-        special = self.vocabulary.special_ids
-        return self.vocabulary.decode([i for i in ids_L.tolist() if i not in special])
 
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
         batch = joined(parts)
@@ -122,10 +88,8 @@ class MaskedSamples(Evaluator):
         return [self._sample(batch, row, top_BMK[row], ids_BMK[row]) for row in range(count)]
 
     def _sample(self, batch: Rows, row: int, top_MK, ids_MK) -> dict[str, Any]:
-        side_L = batch["sides"][row]
         ids_L = batch["input_ids"][row]
-        first_L = (batch["pack_ids"][row] > 0) & (side_L == 0)
-        pieces = self.vocabulary.pieces(ids_L[first_L].tolist())
+        pieces = self.vocabulary.pieces(ids_L[batch["pack_ids"][row] > 0].tolist())
         slots = []
         for slot in np.flatnonzero(batch["masked_weights"][row]):
             column = int(batch["masked_positions"][row, slot])
@@ -137,7 +101,4 @@ class MaskedSamples(Evaluator):
             predictions = [list(one) for one in zip(names, shares, strict=True)]
             slots.append({"column": column, "target": target, "predictions": predictions})
         language = self.languages[int(batch["language_ids"][row, 0])]
-        sample = {"language": language, "pieces": pieces, "slots": slots}
-        if side_L.any():
-            sample["partner"] = self._text_of(ids_L[side_L == 1])
-        return sample
+        return {"language": language, "pieces": pieces, "slots": slots}

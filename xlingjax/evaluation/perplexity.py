@@ -117,19 +117,6 @@ def pair_rows(
     return _rows(first, second, vocabulary, length, language_ids, reset_positions)
 
 
-def rows_of_pairs(
-    pairs: Mapping[str, Pairs], vocabulary, languages: Sequence[str], length: int, *more: Any
-) -> dict[str, Rows]:
-    """`pair_rows` of each language, in order; more: its other options. Raises UserError: not a
-    language of the run."""
-    rows = {}
-    for language, of_language in sorted(pairs.items()):
-        where = f"{language}-{PIVOT} pairs"
-        ids = tuple(language_id(code, languages, where) for code in (language, PIVOT))
-        rows[language] = pair_rows(of_language, vocabulary, length, ids, *more)
-    return rows
-
-
 def _rows(
     first, second, vocabulary, length: int, language_ids: tuple[int, int], reset_positions=True
 ) -> Rows:
@@ -341,11 +328,13 @@ class TranslationPerplexity(Evaluator):
     name: str = "translation_perplexity"
 
     def __post_init__(self):
-        of = self.vocabulary, self.languages, self.length, self.limit, self.reset_positions
-        made = {
-            f"{language}-{PIVOT}": mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
-            for language, rows in rows_of_pairs(self.pairs, *of).items()
-        }
+        made: dict[str, Rows] = {}
+        for language, pairs in self.pairs.items():
+            name = f"{language}-{PIVOT}"
+            codes = language, PIVOT
+            ids = tuple(language_id(code, self.languages, f"{name} pairs") for code in codes)
+            of = pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions
+            made[name] = mask_for_validation(pair_rows(*of), self.vocabulary.mask_id, self.seed)
         self._rows = dict(zip(made, same_slots([*made.values()]), strict=True))
 
     def held_out(self) -> list[HeldOut]:

@@ -18,7 +18,7 @@ from xlingjax.evaluation.metrics.averages import (
     task_metrics,
     task_score,
 )
-from xlingjax.evaluation.metrics.registry import METRICS, find_metric
+from xlingjax.evaluation.metrics.registry import METRICS, scored
 from xlingjax.evaluation.submissions import (
     check_labels,
     prediction_path,
@@ -81,19 +81,6 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
 
 
 # --- scores ---------------------------------------------------------------------------------------
-
-
-def score_language(
-    task: Task, gold: Sequence[Any], predicted: Any, language: str
-) -> dict[str, float]:
-    """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
-    try:
-        return {
-            name: find_metric(name, task.kind).compute(gold, predicted, language)
-            for name in task.metrics
-        }
-    except UserError as error:
-        raise UserError(f"{task.full_name}, {language}: {error}") from None
 
 
 def summarise(
@@ -203,7 +190,7 @@ def score_files(
     for task, language, path in there:
         records = read_gold(task, gold, split, language)
         found = read_predictions(path, task, records)
-        values = score_language(task, records, found.values, language)
+        values = scored(task, records, found.values, language)
         for name, value in values.items():
             scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
         if found.notes:
@@ -217,30 +204,19 @@ def score_files(
 # --- for the eye ----------------------------------------------------------------------------------
 
 
-def score_table(result: Mapping[str, Any], title: str):
-    """A rich table: a row for each metric of each task, then groups and the overall."""
-    # Here, since scores are also read by programs that show no table.
-    from rich.table import Table
-
-    table = Table(title=title, caption_justify="left", title_justify="left")
-    for column in ("task", "metric"):
-        table.add_column(column, overflow="fold")
-    table.add_column("mean", overflow="fold", justify="right")
-    # The only one that gives way where the terminal is narrow.
-    table.add_column("by language", overflow="fold", ratio=1)
+def score_lines(result: Mapping[str, Any]) -> Iterable[str]:
+    """A line for each metric and score of each task, then of groups and the overall."""
     for name, task in result["tasks"].items():
         for metric, values in task["metrics"].items():
             cells = [f"{language} {value:.2f}" for language, value in values.items()]
-            table.add_row(name, metric, shown(task["means"][metric]), "  ".join(cells))
-        said = f"mean of {' and '.join(task['score_is'])}"
+            yield f"{name}  {metric} {shown(task['means'][metric])}  ({'  '.join(cells)})"
         there, lacking = len(values), len(task["missing"])
-        if lacking:
-            said += f"; {there} of {there + lacking} languages"
-        table.add_row("", "score", shown(task["score"]), said, end_section=True)
+        languages = f"; {there} of {there + lacking} languages" if lacking else ""
+        made_of = " and ".join(task["score_is"])
+        yield f"{name}  score {shown(task['score'])}  (mean of {made_of}{languages})"
     for name, value in {**result["groups"], "overall": result["overall"]}.items():
-        lacking = "not all tasks and languages" if value is None else ""
-        table.add_row(name, "", shown(value), lacking)
-    return table
+        lacks = "  (not all tasks and languages)" if value is None else ""
+        yield f"{name} {shown(value)}{lacks}"
 
 
 def shown(value: float | None) -> str:
@@ -248,7 +224,7 @@ def shown(value: float | None) -> str:
 
 
 def footnotes(result: Mapping[str, Any]) -> Iterable[str]:
-    """Lines below the table: signatures, averages, what was missing or put up with."""
+    """Lines below the scores: signatures, averages, what was missing or put up with."""
     for name, text in result["signatures"].items():
         yield f"{name}: {text}"
     yield f"averages: {result['averages']}"

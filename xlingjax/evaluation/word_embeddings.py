@@ -6,7 +6,7 @@ of two words should follow how alike people find them (SemEval-2017 task 2). A w
 vector is counted: every figure stands beside its coverage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,27 +44,12 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
 
 
 def read_similarity(path: str | Path) -> list[Similarity]:
-    """(word, word, score) of lines `word TAB word TAB score`. A file named as SemEval's,
-    `NAME.data.txt`, has two columns; its scores stand line by line in `NAME.gold.txt` beside it or
-    in `../keys`. Raises UserError naming the line: another number of columns, a score that is no
-    number; no pairs; another number of scores.
-    """
-    path = Path(path)
-    lines = _written_lines(path)
-    if not lines:
-        raise UserError(
-            f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
-        )
-    if path.name.endswith(".data.txt"):
-        keys = _keys(path)
-        # SemEval hands the scores out apart from the words, as its keys.
-        golds = _written_lines(keys)
-        if len(golds) != len(lines):
-            raise UserError(f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}")
-        both = zip(lines, golds, strict=True)
-        lines = [(number, f"{line}\t{gold}") for (number, line), (_, gold) in both]
+    """(word, word, score) of lines `word TAB word TAB score`. Raises UserError naming the line:
+    another number of columns, a score that is no number; no pairs."""
     rows = []
-    for number, line in lines:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
         cells = [cell.strip() for cell in line.split("\t")]
         try:
             first, second, gold = cells
@@ -73,25 +58,15 @@ def read_similarity(path: str | Path) -> list[Similarity]:
             score = float("nan")
         if not all(cells) or not np.isfinite(score):
             raise UserError(
-                f"{path}, line {number}: {line!r} is not a word, a word and a score (a number)"
-                " between tabs"
+                f"{path}, line {number}: {line.strip()!r} is not a word, a word and a score (a"
+                " number) between tabs"
             )
         rows.append((first, second, score))
+    if not rows:
+        raise UserError(
+            f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
+        )
     return rows
-
-
-def _written_lines(path: Path) -> list[tuple[int, str]]:
-    """(number, line) of those that are not blank."""
-    return [(number, line.strip("\r\n")) for number, line in read_lines(path) if line.strip()]
-
-
-def _keys(path: Path) -> Path:
-    name = path.name.removesuffix(".data.txt") + ".gold.txt"
-    places = [path.with_name(name), path.parent.parent / "keys" / name]
-    for place in places:
-        if place.is_file():
-            return place
-    raise UserError(f"{path}: its scores, {name}, are neither beside it nor in {places[1].parent}")
 
 
 def word_vectors(
@@ -136,21 +111,20 @@ def score_dictionary(
                                (10 neighbours; Conneau et al. 2018)
     None where nothing is covered.
     """
-    sides = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
+    firsts, seconds = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
     # Figures are over the covered pairs alone, so `coverage` stands beside them.
-    kept = [(first, second) for first, second in pairs if first in sides[0] and second in sides[1]]
+    kept = [(a, b) for a, b in pairs if a in firsts and b in seconds]
     counts = {"pairs": len(pairs), "covered": len(kept), "coverage": len(kept) / len(pairs)}
     if not kept:
         names = ("cosine", "l2", "spelled_alike", "p_at_1_nearest", "p_at_1_csls")
         return counts | {"words": 0} | dict.fromkeys(names)
-    firsts = [first for first, _ in kept]
-    seconds = [second for _, second in kept]
-    first_PD, second_PD = _stacked(sides[0], firsts), _stacked(sides[1], seconds)
+    first_PD = np.stack([firsts[a] for a, _ in kept])
+    second_PD = np.stack([seconds[b] for _, b in kept])
     # A word may have several translations: it is searched, and found, once.
-    queries = list(dict.fromkeys(firsts))
-    targets = list(dict.fromkeys(seconds))
-    query_QD = unit_rows(_stacked(sides[0], queries))
-    index_SD = unit_rows(_stacked(sides[1], targets))
+    queries = list(dict.fromkeys(a for a, _ in kept))
+    targets = list(dict.fromkeys(b for _, b in kept))
+    query_QD = unit_rows(np.stack([firsts[word] for word in queries]))
+    index_SD = unit_rows(np.stack([seconds[word] for word in targets]))
     translations = set(kept)
 
     def precision(found_Q1: np.ndarray) -> float:
@@ -186,10 +160,6 @@ def _both_sides(
         for side in (0, 1)
     )
     return first, second
-
-
-def _stacked(vectors: Mapping[str, np.ndarray], words: Sequence[str]) -> np.ndarray:
-    return np.stack([vectors[word] for word in words])
 
 
 def score_similarity(

@@ -5,31 +5,19 @@ templates/sections.html.j2, which gives HTML.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
 
-from xlingjax.errors import UserError
-from xlingjax.evaluation.alignment import METHODS
-from xlingjax.evaluation.floors import FLOORS
 from xlingjax.report import drawing, html, intervals, pictures, rows, schedule, summary
-from xlingjax.report.pictures import save_pictures
 from xlingjax.report.run import Run, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.machine import first_line
 from xlingjax.training.stages import stage_of
 
-_MISSHAPEN = (
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    IndexError,
-    ArithmeticError,
-    TemplateError,
-)
+_MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError)
 Runs = Mapping[str, Run]
 """The run of the report first, then those beside it."""
 
@@ -39,15 +27,14 @@ def build_report(
     compare: Mapping[str, str | Path] | None = None,
     finetuned: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
-    pictures: str | Path | None = None,
 ) -> Path:
     """Writes report.html and report.json into `output` (default: the run folder) and returns the
     page's path.
 
     compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs
-    whose accuracy per language is shown. pictures: a folder for the figures as PNG files. A run
+    whose accuracy per language is shown. A run
     that has not finished gives a report of what is there. Raises UserError when a folder is no run
-    folder or the output cannot be written.
+    folder.
     """
     main = read_run(run)
     others = {name: read_run(path) for name, path in (compare or {}).items()}
@@ -60,20 +47,11 @@ def build_report(
     name = "this run" if main.path.name in others else main.path.name
     runs = {name: main} | others
     values = _of_any_shape(main, "figures", lambda: summary.summarise(main, others, tuned), {})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        page = folder / "report.html"
-        # Each whole or not at all: a run writes its page while someone reads it.
-        write_text(page, render(runs, tuned, values))
-        write_json(folder / "report.json", figures(main, others, tuned, values))
-        if pictures:
-            save_pictures(runs, Path(pictures))
-    except OSError as error:
-        # The file at fault, which may be a picture in another folder.
-        place = error.filename or folder
-        raise UserError(
-            f"cannot write the report to {place}: {error.strerror}: choose another folder"
-        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "report.html"
+    # Each whole or not at all: a run writes its page while someone reads it.
+    write_text(page, render(runs, tuned, values))
+    write_json(folder / "report.json", figures(main, others, tuned, values))
     return page
 
 
@@ -113,14 +91,11 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         "alignment": ("Word alignment", lambda: alignment(run)),
         "accuracy": ("Zero-shot classification", lambda: by_language([*tuned, run], "accuracy")),
         "tagging": ("Zero-shot tagging", lambda: by_language([*tuned, run], "tagging")),
-        "answers": ("Zero-shot question answering", lambda: answers([*tuned, run])),
+        "answers": ("Zero-shot question answering", lambda: by_language([*tuned, run], "span_qa")),
         "generated": ("Generated text", lambda: generated([run, *tuned])),
         "perplexity": ("Held-out perplexity", lambda: perplexity(runs)),
-        "shares": ("Perplexity by pseudo tokens", lambda: shares(runs)),
-        "similarity": ("How similar the languages look", lambda: similarity(run)),
         "training": ("Training", lambda: training(runs)),
         "samples": ("Masked words", lambda: samples(run)),
-        "attention": ("Attention of pairs", lambda: attention(run)),
         "rows": ("What the objectives read", lambda: rows.section(run.rows)),
         "sampling": ("What was sampled", lambda: sampling(run)),
         "schedule": ("Schedule", lambda: schedule.rows(run.record)),
@@ -214,107 +189,48 @@ def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
 def retrieval(runs: Runs) -> dict[str, Any] | None:
     run = next(iter(runs.values()))
     values = run.last("retrieval")
-    if values is None:
-        return None
-    pairs = values["pairs"]
-    columns: dict[str, dict[str, Any]] = {"pairs": pairs | {"mean": ""}}
-
-    def add(title: str, by_language: Mapping[str, float], mean: float) -> None:
-        of_pairs = {name: share for name, share in by_language.items() if name in pairs}
-        column = {name: _with_interval(share, pairs[name]) for name, share in of_pairs.items()}
-        columns[f"{title} (%)"] = column | {"mean": html.percent(mean)}
-
-    for name, last in _last_of(runs, "retrieval").items():
-        # Of several poolings the first, which the plain figures are of.
-        pooling = next(iter(last["by_language"]))
-        for kind, title in pictures.KINDS.items():
-            score = f"{kind}_en_to_xx"
-            best = last["best"][pooling][score]
-            layer = str(best["layer"])
-            table = last["by_language"][pooling].items()
-            shares = {language: layers[layer][score] for language, layers in table}
-            # One run alone needs no name.
-            add(title if len(runs) == 1 else f"{name}, {title}", shares, best["value"])
-    # Floors stand in the same table: a figure below them says nothing of alignment.
-    floors = run.last("floors") or {}
-    for floor, title in FLOORS.items():
-        if floors.get(floor):
-            scores = {name: one["raw_en_to_xx"] for name, one in floors[floor].items()}
-            # Over the languages that the floor was measured on, which may be fewer.
-            add(title, scores, floors["mean"][floor])
-    chance = {language: html.percent(1 / count) for language, count in pairs.items()}
-    columns["chance (%)"] = chance | {"mean": html.percent(pictures.chance(values))}
-    return _table("language", columns, ["mean"]) | {
+    return values and {
         "over_training": drawing.labelled(pictures.retrieval(runs), "retrieval"),
+        # Of several poolings the first, which the plain figures are of.
         "pooling": next(iter(values["by_layer"])),
-        "few": min(pairs.values()) < intervals.FEW,
-        "by_layer": pictures.retrieval_grids(values),
+        "by_layer": pictures.retrieval_grids(values, run.last("floors") or {}),
     }
 
 
-def similarity(run: Run) -> Any:
-    values = run.last("retrieval")
-    return values and pictures.similarity_grid(values)
-
-
-def alignment(run: Run) -> dict[str, Any] | None:
+def alignment(run: Run) -> Any:
     values = run.last("alignment")
-    if values is None:
-        return None
-    columns = {}
-    for method in METHODS:
-        columns[f"{method} (%)"] = {
-            pictures.layer_name(layer): html.percent(errors.get(method))
-            for layer, errors in values["by_layer"].items()
-        }
-    return _table("mean over languages", columns) | {"by_layer": pictures.alignment_grids(values)}
-
-
-def _evaluated(runs: Sequence[Run], kind: str) -> Iterable[tuple[str, Any]]:
-    """("RUN: EVALUATOR", its last values) of all evaluators of a kind."""
-    for run in runs:
-        for name, evaluations in run.evaluated(kind).items():
-            yield f"{run.path.name}: {name}", evaluations[-1][1]
+    return values and pictures.alignment_grids(values)
 
 
 OTHERS = "mean of the others"
 
 
 def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
-    """Classification and tagging."""
-    units = {"f1": "F1, %", "accuracy": "accuracy, %"}
-    columns = {}
-    fewest = intervals.FEW
-    for title, values in _evaluated(runs, kind):
+    """Classification, tagging and answers (F1 / exact match), a column for each evaluator."""
+    columns: dict[str, dict[str, Any]] = {}
+    few = False
+    evaluated = [
+        (f"{run.path.name}: {name}", evaluations[-1][1])
+        for run in runs
+        for name, evaluations in run.evaluated(kind).items()
+    ]
+    for title, values in evaluated:
         counts = values.get("examples", {})
-        fewest = min([fewest, *counts.values()])
-        column = {}
-        for language, share in values["by_language"].items():
-            column[language] = _with_interval(share, counts.get(language, intervals.FEW))
-        column[OTHERS] = html.percent(values.get("mean_other"))
-        columns[f"{title} ({units.get(values.get('metric'), '%')})"] = column
-        if "commonest" in values:
-            shares = values["commonest"].items()
-            commonest = {language: html.percent(share) for language, share in shares}
-            columns[f"{title}: commonest label (%)"] = commonest
-    if not columns:
-        return None
-    return _table("language", columns, [OTHERS]) | {"few": fewest < intervals.FEW}
-
-
-def answers(runs: Sequence[Run]) -> dict[str, Any] | None:
-    columns = {}
-    for title, values in _evaluated(runs, "span_qa"):
-        f1 = values["by_language"] | {OTHERS: values.get("mean_other")}
-        exact = values["exact_match_by_language"] | {OTHERS: values.get("mean_other_exact_match")}
-        column = {}
-        for language, share in f1.items():
+        few = few or any(count < intervals.FEW for count in counts.values())
+        shares = values["by_language"] | {OTHERS: values.get("mean_other")}
+        exact = values.get("exact_match_by_language", {})
+        exact = exact | {OTHERS: values.get("mean_other_exact_match")}
+        column = columns[f"{title} ({values.get('metric', kind)}, %)"] = {}
+        for name, share in shares.items():
             if share is not None:
-                column[language] = f"{html.percent(share)} / {html.percent(exact[language])}"
-        columns[f"{title} ({values['metric']})"] = column
-    if not columns:
-        return None
-    return _table("language", columns, [OTHERS]) | {"few": False}
+                cell = _with_interval(share, counts.get(name, intervals.FEW))
+                other = html.percent(exact.get(name))
+                column[name] = f"{cell} / {other}" if other else cell
+        if "commonest" in values:
+            commonest = values["commonest"].items()
+            of_each = {language: html.percent(share) for language, share in commonest}
+            columns[f"{title}: commonest label (%)"] = of_each
+    return columns and _table("language", columns, [OTHERS]) | {"few": few}
 
 
 def generated(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -367,68 +283,26 @@ def perplexity(runs: Runs) -> dict[str, Any] | None:
     }
 
 
-def shares(runs: Runs) -> dict[str, Any] | None:
-    """BTMLM's held-out perplexity by the share of pseudo tokens (ERNIE-M, figure 5)."""
-    columns = {}
-    for name, values in _last_of(runs, "pseudo_perplexity").items():
-        columns[name] = {
-            f"{100 * float(share):g} %": values.get(f"share_{share}")
-            for share in values["by_language"]
-        }
-    return columns and _table("pseudo tokens", columns)
-
-
-def training(runs: Runs) -> dict[str, Any] | None:
-    lines = []
-    for name, run in runs.items():
-        for objective in run.objectives:
-            last = run.lines(objective)[-1]
-            figures = [last.get(key) for key in ("step", "tokens_seen", "loss", "accuracy")]
-            lines.append([name, objective, *figures])
-    if not lines:
-        return None
-    return {
-        "figures": drawing.labelled(pictures.losses(runs), "training loss per objective"),
-        "rows": lines,
-    }
+def training(runs: Runs) -> list[Any]:
+    return drawing.labelled(pictures.losses(runs), "training loss per objective")
 
 
 # ---- samples of what was learnt ------------------------------------------------------------------
 
 
-def samples(run: Run) -> dict[str, Any] | None:
-    """Masked words, and the model's guesses."""
-    values = run.last("masked_samples")
-    if values is None:
-        return None
-    return {kind: [_sample(one) for one in values[kind]] for kind in ("texts", "pairs")}
-
-
-def _sample(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """pieces: (text, whether the first guess, with the partner if there is one, is it; None: not
-    hidden)."""
-    pieces: list[tuple[str, bool | None]] = []
-    for piece in sample["pieces"]:
-        pieces.append((piece.replace("▁", " "), None))
-    for slot in sample["slots"]:
-        (best, _), *_ = slot.get("with_partner", slot["predictions"])
-        pieces[slot["column"]] = (slot["target"].replace("▁", " "), best == slot["target"])
-    return {
-        "language": sample["language"],
+def samples(run: Run) -> list[dict[str, Any]]:
+    """Masked words, and the model's guesses. pieces: (text, whether the first guess is it;
+    None: not hidden)."""
+    shown = []
+    for sample in (run.last("masked_samples") or {"texts": []})["texts"]:
+        pieces: list[tuple[str, bool | None]] = []
+        pieces += [(piece.replace("▁", " "), None) for piece in sample["pieces"]]
+        for slot in sample["slots"]:
+            (best, _), *_ = slot["predictions"]
+            pieces[slot["column"]] = (slot["target"].replace("▁", " "), best == slot["target"])
         # Without the tokens that begin and end the text.
-        "pieces": pieces[1:-1],
-        "partner": sample.get("partner", ""),
-        "slots": [{"with_partner": None} | slot for slot in sample["slots"]],
-    }
-
-
-def attention(run: Run) -> list[Any]:
-    return attention_pictures((run.last("attention_maps") or {"maps": []})["maps"])
-
-
-def attention_pictures(maps: Sequence[Mapping[str, Any]]) -> list[Any]:
-    figures = [figure for one in maps for figure in pictures.attention(one)]
-    return drawing.labelled(figures, "attention of a pair")
+        shown.append({**sample, "pieces": pieces[1:-1]})
+    return shown
 
 
 # ---- what the run was ----------------------------------------------------------------------------

@@ -86,7 +86,6 @@ def model_card(
     embedded = list(described["lang2id"]) if described.get("use_lang_emb") else []
     vectors = vectors or Sentences()
     parts = {
-        "Objectives": _objectives(run),
         "Data": _data(run),
         "Measured": _measured(until),
         "Before and after": _before_after(before_after),
@@ -132,19 +131,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [f"| {' | '.join(map(str, row))} |\n" for row in rows]
     head = f"| {' | '.join(header)} |\n|{'---|' * len(header)}\n"
     return (head + "".join(lines)).rstrip() if lines else ""
-
-
-def _objectives(run: Run) -> str:
-    rows = []
-    for stage, settings in run.record.get("stages", {}).items():
-        rate = (settings.get("masking") or {}).get("rate")
-        masked = "" if rate is None else f"{rate:g} of the pieces"
-        # A stage is called NAME@STEP, and weights are of the objective.
-        objective, _, _ = stage.partition("@")
-        weight = run.record.get("weights", {}).get(objective, "")
-        batch = f"{settings.get('batch', '')} x {settings.get('length', '')}"
-        rows.append((stage, weight, batch, masked))
-    return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
 
 
 def _data(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""What pictures are drawn with: panels of curves, tables of cells, figures as SVG or PNG.
+"""What pictures are drawn with: panels of curves, figures as SVG or PNG.
 
 A page lays the panels out beside or below each other, so that text keeps its size on a telephone.
 """
@@ -33,16 +33,10 @@ SOFT = "#565d6b"
 LINE = "#e2e5ea"
 PANEL = (3.4, 2.5)
 """Inches: as wide as a telephone."""
-POINTS = 400
-"""A curve is thinned to about as many points: a page of many curves stays small."""
 MARKED = 6
 """Markers of a long curve."""
 WRAPPED = 34
 """Letters of a line below or above a panel."""
-LABEL = 16
-"""Characters of a piece that a picture has room for."""
-LABELLED = 72
-"""Rows or columns that are named; more names would lie on each other."""
 
 _STYLE = {
     "figure.facecolor": "none",
@@ -132,17 +126,13 @@ def draw(described: Sequence[Panel]) -> list[Any]:
             # A curve's colour goes by its place, also where one before it is empty.
             if not len(x):
                 continue
-            thin = slice(None, None, max(1, len(x) // POINTS))
-            shown = np.asarray(x, float)[thin]
-            every = max(1, len(shown) // MARKED)
             axis.plot(
-                shown,
+                x,
                 # As floats None is NaN.
-                np.asarray(y, float)[thin],
+                np.asarray(y, float),
                 color=COLOURS[number % len(COLOURS)],
                 marker=MARKERS[number % len(MARKERS)],
-                # Beginning at another point, so that markers of curves that run together are seen.
-                markevery=(number % every, every),
+                markevery=max(1, len(x) // MARKED),
                 label=name,
             )
         for name, height in panel.levels.items():
@@ -176,43 +166,13 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 # ---- cells ---------------------------------------------------------------------------------------
 
 
-@styled
-def cells(
-    values: Any, rows: Sequence[str], columns: Sequence[str], title: str, bar: str, **options: Any
-) -> tuple[list[Any], Any]:
-    """(a figure, its axis) of values as colours, rows and columns named by pieces or words.
-    bar: what the colours are. options: of `imshow`."""
-    room = 0.08 * LABEL
-    width, height = (
-        float(np.clip(1.0 + 0.27 * len(names), 2.0, 13.0)) + room for names in (columns, rows)
-    )
-    figures, (axis,) = panels(1, (width + 0.8, height))
-    axis.grid(False)
-    # A side without words has no rows, of which JSON keeps no shape.
-    values = np.asarray(values, float).reshape(len(rows), len(columns))
-    image = axis.imshow(values, cmap="Blues", interpolation="nearest", **options)
-    axis.figure.colorbar(image, ax=axis, label=bar, shrink=0.6)
-    axis.set_xticks([])
-    axis.set_yticks([])
-    if max(len(rows), len(columns)) <= LABELLED:
-        axis.set_xticks(range(len(columns)), piece_labels(columns), rotation=90)
-        axis.set_yticks(range(len(rows)), piece_labels(rows))
-    axis.set_title("\n".join(wrap(title, 26)))
-    return figures, axis
-
-
-def piece_labels(pieces: Sequence[str]) -> list[str]:
-    """Pieces, or codes, cut to LABEL characters: longer ones would leave a picture no room."""
-    return [piece if len(piece) <= LABEL else piece[: LABEL - 1] + "…" for piece in pieces]
-
-
 @dataclass(frozen=True)
 class Grid:
     """A table of numbers coloured from `low` to `high`. rows: (name, values)."""
 
     title: str
     head: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[float]]]
+    rows: Sequence[tuple[str, Sequence[float | None]]]
     form: str = "{:.0f}"
     low: float = 0
     high: float = 100

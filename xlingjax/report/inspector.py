@@ -2,12 +2,12 @@
 token by token, who may see whom, and the realised mask rate; on the terminal and as a page."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.rows import plan as row_plans
-from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, schedule
 from xlingjax.report.rows import (
@@ -112,16 +112,11 @@ def _draw(
 
 
 def write_page(folder: Path, title: str, parts: Sequence[str]) -> None:
-    """inspect.html. Raises UserError where it cannot be written."""
+    """inspect.html."""
     head = f"<header><h1>{html.esc(title)}</h1></header>"
+    folder.mkdir(parents=True, exist_ok=True)
     page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / "inspect.html", page)
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {folder}: {error.strerror}: choose another --output"
-        ) from None
+    write_text(folder / "inspect.html", page)
 
 
 # ---- on the terminal -----------------------------------------------------------------------------
@@ -148,32 +143,25 @@ def _print_row(console, objective: Objective, source: BatchSource, view: Row) ->
 
 
 def running_text(tokens: Sequence[Token], languages: Sequence[str]) -> list[Any]:
-    """A list of rich renderables, one an example, and the key."""
-    from rich.table import Table
+    """Lines for rich, one for each side of an example, and the key."""
     from rich.text import Text
 
     colour = drawing.colours(languages)
-    shown: list[Any] = []
-    for example in examples(tokens):
-        table = Table.grid(padding=(0, 2), expand=True)
-        cells = []
-        for side in example:
-            table.add_column(ratio=1)
-            names = languages_of(side)
-            cell = Text(" + ".join(names) + " ", style="bold")
-            for token in side:
-                how, gap, piece, word = marked(token)
-                if how == "special":
-                    cell.append(f" {word} ", style="not bold dim")
-                elif how:
-                    cell.append(gap)
-                    cell.append(_form(how, piece, word), style=STYLES.get(how, "cyan"))
-                else:
-                    style = colour[token.language] if len(names) > 1 else ""
-                    cell.append(gap + word, style=f"not bold {style}".strip())
-            cells.append(cell)
-        table.add_row(*cells)
-        shown.append(table)
+    shown = []
+    for side in chain.from_iterable(examples(tokens)):
+        names = languages_of(side)
+        line = Text(" + ".join(names) + " ", style="bold")
+        for token in side:
+            how, gap, piece, word = marked(token)
+            if how == "special":
+                line.append(f" {word} ", style="not bold dim")
+            elif how:
+                line.append(gap)
+                line.append(_form(how, piece, word), style=STYLES.get(how, "cyan"))
+            else:
+                style = colour[token.language] if len(names) > 1 else ""
+                line.append(gap + word, style=f"not bold {style}".strip())
+        shown.append(line)
     if marks := marks_of(tokens):
         key = [f"{_form(how, 'shown', 'word')} {meaning}" for how, meaning in marks.items()]
         shown.append(Text("to be predicted: " + "; ".join(key), style="dim"))

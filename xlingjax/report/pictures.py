@@ -2,14 +2,12 @@
 Each takes runs or the values of an evaluation and gives figures, none where nothing is to be
 drawn."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from xlingjax.evaluation.alignment import METHODS, Alignment, Links
+from xlingjax.evaluation.alignment import METHODS
 from xlingjax.evaluation.floors import FLOORS
 from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing
@@ -89,17 +87,6 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
     return drawing.draw(panels)
 
 
-def save_pictures(runs: Mapping[str, Run], folder: Path) -> list[Path]:
-    """The figures over training as PNG files in `folder`. Returns the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figures in {"losses": losses(runs), "retrieval": retrieval(runs)}.items():
-        if figures:
-            written.append(folder / f"{name}.png")
-            drawing.save(figures, written[-1], dpi=150)
-    return written
-
-
 # ---- by layer ------------------------------------------------------------------------------------
 
 
@@ -108,26 +95,45 @@ def layer_name(layer: str) -> str:
     return "embeddings" if layer == "0" else f"layer {layer}"
 
 
-def _by_layer(title: str, table: Mapping[str, Any], layers: Iterable[str], score: str) -> Grid:
-    """Language by layer, in percent: from 0 to 100 in every run, so that colours compare."""
-    layers = list(layers)
+Shares = Mapping[str, float]
+
+
+def _by_layer(
+    title: str,
+    table: Mapping[str, Any],
+    means: Mapping[str, Any],
+    score: str,
+    beside: Mapping[str, Shares] = {},  # noqa: B006 - only read
+) -> Grid:
+    """Language by layer, in percent: from 0 to 100 in every run, so that colours compare. beside:
+    {title: {language: share}} of further columns."""
     rows = []
-    for language, by_layer in table.items():
-        rows.append((language, [100 * by_layer[layer][score] for layer in layers]))
-    return Grid(title, ["language", *("emb" if layer == "0" else layer for layer in layers)], rows)
+    for language, by_layer in {**table, "mean": means}.items():
+        shares = [by_layer[layer][score] for layer in means]
+        shares += [column.get(language) for column in beside.values()]
+        rows.append((language, [None if share is None else 100 * share for share in shares]))
+    layers = ["emb" if layer == "0" else layer for layer in means]
+    return Grid(title, ["language", *layers, *beside], rows)
 
 
-def retrieval_grids(values: Mapping[str, Any]) -> list[Grid]:
-    """Language by layer, raw and centred."""
+def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> list[Grid]:
+    """Language by layer, raw and centred. The floors stand beside: a figure below them says nothing
+    of alignment."""
     pooling = next(iter(values["by_language"]))
     layers = values["by_layer"][pooling]
+    pairs = values["pairs"].items()
+    beside = {"chance": {language: 1 / n for language, n in pairs} | {"mean": chance(values)}}
+    for floor, name in FLOORS.items():
+        if of := floors.get(floor):
+            shares = {language: scores["raw_en_to_xx"] for language, scores in of.items()}
+            beside[name] = shares | {"mean": floors["mean"][floor]}
     grids = []
     for kind, title in KINDS.items():
         score = f"{kind}_en_to_xx"
         # The same choice as the evaluator's, whose figures stand beside.
         best = layer_name(best_layer(layers, score))
         title = f"{title}, by layer: en → xx (%); best: {best}"
-        grids.append(_by_layer(title, values["by_language"][pooling], layers, score))
+        grids.append(_by_layer(title, values["by_language"][pooling], layers, score, beside))
     return grids
 
 
@@ -138,16 +144,6 @@ def alignment_grids(values: Mapping[str, Any]) -> list[Grid]:
         title = f"{method}, by layer: error rate (%), 0 is best"
         grids.append(_by_layer(title, values["by_language"], values["by_layer"], method))
     return grids
-
-
-def similarity_grid(values: Mapping[str, Any]) -> Grid:
-    """Cosine of the languages' mean vectors."""
-    names = values["similarity"]["languages"]
-    cosines = values["similarity"]["cosine"]
-    # From the lowest: cosines of one model lie close together, and from 0 all would look alike.
-    low = min(map(min, cosines))
-    title = f"layer {values['similarity']['layer']}"
-    return Grid(title, ["", *names], list(zip(names, cosines, strict=True)), "{:.2f}", low, 1.0)
 
 
 # ---- of a pair or a row --------------------------------------------------------------------------
@@ -180,33 +176,11 @@ def attention_lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, str, floa
     return lines
 
 
-def attention(of_one: Mapping[str, Any]) -> list[Any]:
+def attention_grid(of_one: Mapping[str, Any]) -> Grid:
     """Pieces down and across; colour: the share that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
-    title = attention_title(of_one)
-    figures, axis = drawing.cells(of_one["attention"], pieces, pieces, title, "share", vmin=0)
-    border = of_one["second"] - 0.5
-    axis.axhline(border, color=drawing.SOFT, linewidth=0.8)
-    axis.axvline(border, color=drawing.SOFT, linewidth=0.8)
-    return figures
-
-
-def alignment(
-    alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], links: Links
-) -> list[Any]:
-    """Words of a pair down and across; colour: the highest cosine of their pieces, dots: links."""
-    left, right = words
-    # NaN until a pair of pieces is met: 0 would be a cosine, higher than a negative one.
-    grid = np.full((len(left), len(right)), np.nan)
-    for (i, j), cosine in np.ndenumerate(alignment.similarity):
-        row = alignment.left[i]
-        column = alignment.right[j]
-        grid[row, column] = np.nanmax([grid[row, column], cosine])
-    figures, axis = drawing.cells(grid, left, right, "", "cosine")
-    if links:
-        rows, columns = zip(*sorted(links), strict=True)
-        axis.plot(columns, rows, "o", color=drawing.COLOURS[1], markersize=5)
-    return figures
+    rows = list(zip(pieces, of_one["attention"], strict=True))
+    return Grid(attention_title(of_one), ["", *pieces], rows, "{:.2f}", 0, 1)
 
 
 @drawing.styled
@@ -219,17 +193,10 @@ def mask(use: str, seen_LL: np.ndarray, parts: Sequence[tuple[int, str]]) -> lis
     picture = np.zeros((*seen_LL.shape, 4))
     picture[seen_LL] = MASK_COLOUR
     axis.imshow(picture, interpolation="nearest")
-    edges = [*(start - 0.5 for start, _ in parts), len(seen_LL) - 0.5]
-    for start in edges[1:-1]:
-        axis.axhline(start, color=drawing.SOFT, linewidth=0.8)
-        axis.axvline(start, color=drawing.SOFT, linewidth=0.8)
-    middles, labels = [], []
-    # Named where they are few: a row packed with many examples has no room.
-    if len(parts) <= 4:
-        middles = [(a + b) / 2 for a, b in pairwise(edges)]
-        labels = drawing.piece_labels([language for _, language in parts])
-    axis.set_xticks(middles, labels)
-    axis.set_yticks(middles, labels)
-    axis.tick_params(length=0)
+    for start, _ in parts[1:]:
+        axis.axhline(start - 0.5, color=drawing.SOFT, linewidth=0.8)
+        axis.axvline(start - 0.5, color=drawing.SOFT, linewidth=0.8)
+    axis.set_xticks([])
+    axis.set_yticks([])
     axis.set_title("\n".join(drawing.wrap(use, 30)))
     return figures

@@ -1,9 +1,7 @@
 """A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like
 a finished one."""
 
-import contextlib
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,6 @@ class Run:
     result: dict[str, Any]
     metrics: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    log: list[str]
     rows: list[dict[str, Any]]
 
     @property
@@ -101,20 +98,6 @@ class Run:
             return evaluated[name][-1][1]
         return None
 
-    def wall_seconds(self) -> float | None:
-        """Seconds between the first and the last line of log.txt, the time between two sittings not
-        counted."""
-        sittings: list[list[float]] = []
-        for line in self.log:
-            # A damaged line may begin with anything.
-            with contextlib.suppress(ValueError, OverflowError):
-                at = time.mktime(time.strptime(line[:19], "%Y-%m-%d %H:%M:%S"))
-                # Every start begins with this line, and between two of them nothing ran.
-                if not sittings or line[20:].startswith("xlingjax on "):
-                    sittings.append([])
-                sittings[-1].append(at)
-        return sum(times[-1] - times[0] for times in sittings) if sittings else None
-
 
 def read_run(path: str | Path) -> Run:
     """Raises UserError when `path` is no run folder."""
@@ -134,7 +117,6 @@ def read_run(path: str | Path) -> Run:
         _json(path / "result.json", RESULT),
         read_lines(path / "metrics.jsonl", METRICS, say=warn),
         read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
-        _text(path / "log.txt").splitlines(),
         _rows(path / "rows.json"),
     )
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged
-from xlingjax.data.labelled.task import KINDS
+from xlingjax.data.labelled.task import KINDS, Task
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics import answers
 from xlingjax.evaluation.metrics import tags as of_tags
@@ -360,3 +360,12 @@ def find_metric(name: str, kind: str) -> Metric:
     if name not in metrics_of(kind):
         raise UserError(f"{name!r} is no metric of a {kind} task: {', '.join(metrics_of(kind))}")
     return METRICS[name]
+
+
+def scored(task: Task, gold: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+    """{metric: 0..100}, the task's metrics. Raises UserError naming task and language."""
+    try:
+        metrics = {name: find_metric(name, task.kind) for name in task.metrics}
+        return {name: one.compute(gold, predicted, language) for name, one in metrics.items()}
+    except UserError as error:
+        raise UserError(f"{task.full_name}, {language}: {error}") from None

@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.metrics.answers import mlqa_tokens
 from xlingjax.evaluation.metrics.averages import task_metrics
-from xlingjax.evaluation.metrics.registry import METRICS, find_metric
+from xlingjax.evaluation.metrics.registry import find_metric, scored
 from xlingjax.evaluation.metrics.tags import require_entities
 from xlingjax.evaluation.task.predictions import predict, predict_beside, require_head, translations
 from xlingjax.inference.run import TrainedRun
@@ -80,11 +80,6 @@ def require_tested(
 
 
 # ---- scores --------------------------------------------------------------------------------------
-
-
-def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
-    """{metric: 0..100}, the task's metrics."""
-    return {name: METRICS[name].compute(records, predicted, language) for name in task.metrics}
 
 
 def means(

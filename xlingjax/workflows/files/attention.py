@@ -11,7 +11,6 @@ from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.run import open_run
 from xlingjax.report import html, pictures
-from xlingjax.report.build import attention_pictures
 from xlingjax.report.inspector import print_table, write_page
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import language_of
@@ -81,7 +80,7 @@ def attention_of_pair(
         title, lines = pictures.attention_title(of_one), pictures.attention_lines(of_one)
         print_table(console, title, pictures.ATTENTION_HEAD, lines)
     if output:
-        body = html.part("sections", "attention", attention_pictures(maps))
+        body = html.part("sections", "attention", list(map(pictures.attention_grid, maps)))
         page = html.section("attention", run, body)
         write_page(Path(output), "Attention of a pair", [page])
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
