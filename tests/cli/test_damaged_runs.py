@@ -204,9 +204,8 @@ def by_verb(name, run, root):
 @pytest.mark.parametrize(
     "name, content, line",
     [
-        ("log.txt", b"2026-01-02 10:00:00 a\n\xff\n", "log.txt line 2: not UTF-8; shown with"),
         ("rows.json", b"[\xff]", "rows.json line 1: not UTF-8; what the objectives read"),
-        ("config.gin", b"A = 1\nB = '\xff'\n", "config.gin line 2: not UTF-8; shown with"),
+        ("config.gin", b"A = 1\nB = '\xff'\n", "config.gin: not UTF-8; shown with"),
         ("metrics.jsonl", b"[1]\n", "metrics.jsonl line 1: it is no table; left out"),
         ("metrics.jsonl", b"\xff\n", "metrics.jsonl line 1: not UTF-8; left out"),
         ("evaluations.jsonl", b'{"step": "3"}\n', 'line 1: step is "3"; left out'),
@@ -229,7 +228,7 @@ def test_a_folder_in_the_place_of_a_file_is_a_line(whole, tmp_path):
     run = tmp_path / "run"
     for name, readers in {
         "metrics.jsonl": (report, resumed),
-        "log.txt": (report,),
+        "config.gin": (report,),
         "run.json": (described, opened),
         "best.json": (best, resumed),
     }.items():

@@ -93,30 +93,14 @@ def test_phases_are_stages_of_one_run(run):
 
 
 @pytest.mark.long
-def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
-    rows = [
-        "en\tde\tnegative\tsimilarity\tkind",
-        *(f"{x}\t{y}\t{GERMAN[0]}\t0.5\thard" for x, y in PAIRS[1:]),
-    ]
-    write(tmp_path / "en-de.tsv", rows)
-    given = {"NEGATIVES": tmp_path / "en-de.tsv", "LENGTH": "{0: 96, 2: 128}"}
-    words = command(
-        "inspect", corpus, "--rows", "1", "--output", str(tmp_path), objective="clpc", **given
-    )
+def test_inspect_shows_the_stages(corpus, tmp_path, capsys):
+    given = {"LENGTH": "{0: 96, 2: 128}"}
+    out = str(tmp_path)
+    words = command("inspect", corpus, "--rows", "1", "--output", out, objective="clpc", **given)
     assert main.main(words) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "96; from step 2: 128" in out and "clpc, row 0" in out and "clpc@2, row 0" in out
-    assert "en-de.tsv: 3 pairs; mean similarity: hard 0.500" in out and "0.5 hard" in out
-    files = {path.name for path in tmp_path.glob("*.png")}
-    assert files == {"schedule.png", "clpc-0-attention.png", "clpc@2-0-attention.png"}
-    run = tmp_path / "run"
-    words = command(
-        "pretrain", corpus, "--workdir", str(run), objective="clpc", **given, TRAIN_STEPS=3
-    )
-    assert main.main(words) == 0
-    (table,) = json.loads((run / "run.json").read_text())["config"]["negatives"]
-    assert table["pairs"] == 3 and table["rows"][0] == [0.5, "hard", *PAIRS[1], GERMAN[0]]
-    assert "Mined negatives" in (run / "report.html").read_text()
+    told = " ".join(capsys.readouterr().out.split())
+    assert "96; from step 2: 128" in told and "clpc, row 0" in told and "clpc@2, row 0" in told
+    assert (tmp_path / "inspect.html").is_file()
 
 
 @pytest.mark.long
@@ -135,11 +119,6 @@ def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     assert main.main(words("pretrain", "--workdir", str(tmp_path / "run"))) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result["metrics"]) == {*ALL} and (result["steps"], result["skipped"]) == (12, 0)
-    for name, samples in (
-        ("pseudo_samples", 4),
-        ("recovery_samples", 2),
-    ):  # two of each language; de-en either way
-        assert len(result["evaluations"][name]["samples"]) == samples
     capsys.readouterr()
     status = main.main(words("verify", "--rows", "1"))
     told = capsys.readouterr().out
@@ -163,21 +142,12 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
 
 @pytest.mark.long
 def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
-    """In the run's page, and of any pair by a command (VECO, figure 1)."""
-    values = json.loads((run / "result.json").read_text())["evaluations"]["attention_maps"]
-    uses = ["self-attention", "cross-attention"]
-    assert [one["use"] for one in values["maps"]] == uses
-    page = (run / "report.html").read_text()
-    assert "Attention of pairs" in page and "de-en, cross-attention," in page
+    """VECO, figure 1."""
     words = ["inspect", str(run), "--pair", GERMAN[0], ENGLISH[0], "--languages", "de", "en"]
     more = ["--layer", "1", "--head", "2", "--output", str(tmp_path / "out")]
     assert main.main([*words, *more]) == 0
     told = capsys.readouterr().out
     assert "de-en, cross-attention, layer 1, head 2" in told
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "inspect.html",
-        *(f"de-en-{use}-layer-1-head-2.png" for use in uses),
-    }
     assert "cross-attention" in (tmp_path / "out" / "inspect.html").read_text()
     (table,) = re.findall(r"cross-attention.*?(?=wrote)", told, re.DOTALL)
     # All that is attended to stands on the other side.

@@ -166,7 +166,7 @@ def test_a_line_of_ones_own_file(tmp_path, line, message):
         ),
         (
             "HELDOUT_PAIRS=2024",
-            "--gin.HELDOUT_PAIRS=2024: a string in quotes or None is needed (attention_maps.pairs)",
+            "--gin.HELDOUT_PAIRS=2024: a string in quotes or None is needed (floors.pairs)",
         ),
         ("FROZEN=embeddings/", "--gin.FROZEN='embeddings/': a list of strings or "),
     ],

@@ -21,7 +21,7 @@ LANGUAGES = "de en"
 # What the recipe does not bind of the parts that it does not read.
 TEXT = """btmlm camlm cl_mlm clm clpc clwr back_translation denoising generation span_corruption
 translation veco xfnp hardest_negative""".split()  # noqa: SIM905
-CORPUS = """classification multi_task merged_tasks task task_score pseudo_samples
+CORPUS = """classification multi_task merged_tasks task task_score
 pseudo_perplexity generation_score"""
 NEEDED = {name: [f"{name}.text = @text()"] for name in TEXT}
 NEEDED |= {name: [f"{name}.corpus = @corpus()"] for name in CORPUS.split()}
@@ -61,7 +61,6 @@ mlm.length = 1048577                    | a number from 1 to 1048576
 perplexity.length = 1048577             | a number from 1 to 1048576
 mlm.stream_length = 0                   | a number from 1 to 1048576
 clm.stream_length = 1048577             | a number from 1 to 1048576
-samples.pair_length = 1048577           | a number from 1 to 1048576
 reading.length = 1048577                | a number from 1 to 1048576
 tlm.max_pieces = 0                      | a number of 1 or more
 reading.max_question = 0                | a number from 1
@@ -92,7 +91,6 @@ noise.poisson = {'de': 11}              | a number from 0 to 10
 noise.shuffle = -1                      | a number of 0 or more
 noise.unit = 'word'                     | 'words'
 btmlm.proportion = 1                    | a number above 0 and below 1
-pseudo_samples.proportion = 0           | a number above 0 and below 1
 pseudo_perplexity.most = 1              | a number from 0 to below 1
 pseudo_perplexity.shares = [0.1, 1]     | a number from 0 to below 1
 text.holdout = 1                        | a number from 0 to below 1
@@ -127,7 +125,6 @@ translation.smoothing = 1               | a number from 0 to below 1
 task.smoothing = 1                      | a number from 0 to below 1
 hardest_negative.scale = 0              | a number above 0
 hardest_negative.layer = -1             | a number of 0 or more
-attention_maps.layer = -1               | a number of 0 or more
 veco.query = 'output'                   | 'self_attention' or 'input'
 model.norm_order = 'middle'             | 'post' or 'pre'
 model.gelu = 'fast'                     | 'exact' or 'tanh'

@@ -4,7 +4,7 @@ import pytest
 from tests.helpers import toy
 from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.errors import UserError
-from xlingjax.evaluation.attention_maps import CROSS, RECOVERY, SELF, AttentionMaps, maps_of, middle
+from xlingjax.evaluation.attention_maps import CROSS, RECOVERY, SELF, maps_of, middle
 from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional, own_side, partner
@@ -94,14 +94,6 @@ def test_positions_that_begin_anew_give_another_map(rows):
     on, anew = (maps(encoder, rows, reset_positions=reset) for reset in (False, True))
     assert [one["use"] for one in on] == [SELF] * 2
     assert np.abs(np.array(on[0]["attention"]) - anew[0]["attention"]).max() > 0.01
-
-
-def test_evaluations_show_the_same_pairs_at_every_step(model):
-    evaluator = AttentionMaps(PAIRS, VOCABULARY, toy.LANGUAGES)
-    values = evaluator(*model, 0)
-    assert values["kind"] == "attention_maps" and evaluator(*model, 1) == values
-    assert [one["languages"][0] for one in values["maps"]] == ["de"] * 3 + ["fr"] * 3
-    assert {one["layer"] for one in values["maps"]} == {2, None}
 
 
 def test_the_middle_layer():

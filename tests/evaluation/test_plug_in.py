@@ -66,5 +66,5 @@ def test_a_model_of_another_kind_is_refused(model, files):
     for path in files.values():
         path.write_text(path.read_text().replace(LABELS[2], LABELS[0]))
     evaluator = accuracy(files, LABELS[:2], reading={}, name="plug_in_test")
-    with pytest.raises(UserError, match="plug_in_test: .*for 3 labels; .* the 2 of the files"):
+    with pytest.raises(UserError, match="2 labels .* and the model's head 3"):
         evaluator(encoder, params, 0)

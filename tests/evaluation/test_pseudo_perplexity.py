@@ -7,8 +7,8 @@ from tests.helpers import toy
 from xlingjax.config.evaluators import pseudo_perplexity
 from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
-from xlingjax.evaluation.perplexity import TextPerplexity
-from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity
+from xlingjax.evaluation.perplexity import TextPerplexity, sentence_rows
+from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity, with_placeholders
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional, pseudo_tokens
 from xlingjax.objectives.ernie_m import BTMLM
@@ -161,3 +161,25 @@ def test_shares_that_are_none_are_refused(texts, shares, said):
     assert pseudo_perplexity(Corpus, patterns, None)() == []
     (made,) = pseudo_perplexity(Corpus, patterns, "0,0.05")()
     assert made.shares == (0.0, 0.05) and made.targets == toy.LANGUAGES
+
+
+def test_rows_are_those_that_btmlm_trains_on(texts):
+    """The fields of `BtmlmFeatures`, on the objective's own terms."""
+    vocabulary = toy.ToyVocabulary()
+    text = sentence_rows([*texts["fr"].lines()], vocabulary, 20, 2, 2)
+    offsets = [np.array([1]), np.array([0, 3])]
+    rows = with_placeholders(text, offsets, [0, 1], vocabulary, True, 2)
+    assert {*BTMLM().reads} - {*rows} == {"masked_positions", "masked_targets", "masked_weights"}
+    width = text["pack_ids"].shape[1]
+    assert rows["pseudo_positions"].tolist() == [[width, 0], [width, width + 1]]
+    assert rows["pseudo_weights"].tolist() == [[1, 0], [1, 1]]
+    assert rows["position_ids"][:, width:].tolist() == [[1, 0], [0, 3]]
+    assert rows["language_ids"][:, width:].tolist() == [[0, 0], [1, 1]]
+    assert rows["is_mask"].tolist() == [[0] * width + used for used in ([1, 0], [1, 1])]
+    assert (rows["original_ids"] == rows["input_ids"]).all()
+    assert {*rows["special_ids"][0].tolist()} == {*vocabulary.special_ids}
+
+
+def test_a_placement_is_one_of_two():
+    with pytest.raises(UserError, match="placement='behnd': 'behind' or 'scattered'"):
+        PseudoPerplexity({}, toy.ToyVocabulary(), toy.LANGUAGES, ("en",), placement="behnd")

@@ -1,7 +1,6 @@
 """`xlingjax score`: prediction files against gold files."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -15,11 +14,6 @@ from xlingjax.evaluation import score_files
 from xlingjax.evaluation.metrics.registry import find_metric
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.tasks import suite_tasks, suites
-
-on_real_data = pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
-)
-REFERENCE = Path(os.environ.get("XLINGJAX_DATA", "")) / "reference_predictions"
 
 
 def lines(path, task, language):
@@ -254,57 +248,3 @@ def test_a_whole_submission_of_xglue(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "xglue/ner, de: 1 words without a tag count as O" in printed
     assert "xglue/mlqa, ar: 1 questions without a prediction count as 0" in printed
-
-
-@on_real_data
-def test_xtremes_mock_predictions_end_to_end():
-    told = score_files.score_files(
-        suite_tasks("xtreme"),
-        REFERENCE / "xtreme_mock/predictions",
-        REFERENCE / "xtreme_mock/labels",
-    )
-    assert told["groups"] == pytest.approx(
-        {
-            "classification": (51.42857142857143 + 30.666666666666668) / 2,
-            "tagging": (57.50793650793652 + 70.21746048354693) / 2,
-            "qa": (
-                sum(
-                    (
-                        77.27272727272727,
-                        79.9586776859504,
-                        57.142857142857146,
-                        81.76870748299321,
-                        88.88888888888889,
-                        97.22222222222223,
-                    )
-                )
-                / 6
-            ),
-            "retrieval": (53.611111111111114 + 55.0) / 2,
-        },
-        rel=1e-14,
-    )
-    scores = {name.removeprefix("xtreme/"): task["score"] for name, task in told["tasks"].items()}
-    assert len(scores) == 9 and told["overall"] == pytest.approx(
-        sum(scores.values()) / 9, rel=1e-14
-    )
-    assert told["missing"] == {"predictions": {}, "gold": {}}
-
-
-@on_real_data
-def test_unicoders_predictions_end_to_end():
-    tasks = suite_tasks("xglue")
-    told = score_files.score_files(
-        tasks, REFERENCE / "xglue_unicoder_dev", REFERENCE.parent / "tasks", "dev", True
-    )
-    scores = {name.removeprefix("xglue/"): task["score"] for name, task in told["tasks"].items()}
-    assert scores["xnli"] == pytest.approx(74.6987951807229, rel=1e-14)
-    assert scores["pawsx"] == pytest.approx(89.75, rel=1e-14)
-    assert scores["mlqa"] == pytest.approx(66.73116272446572, rel=1e-14)
-    assert (
-        told["tasks"]["xglue/pos"]["metrics"]["seqeval_precision"]["bg"] == 100 * 0.8751385538240856
-    )
-    assert told["tasks"]["xglue/pos"]["metrics"]["token_accuracy"]["bg"] == pytest.approx(
-        88.6, abs=0.05
-    )
-    assert told["overall"] is None and told["groups"]["understanding"] is None

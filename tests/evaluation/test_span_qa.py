@@ -1,7 +1,5 @@
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from tests.preprocessors.test_span_qa import (  # noqa: F401 - pieces is a fixtu
     question,
     squad,
 )
-from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -129,21 +126,6 @@ def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
     assert found == {q.id: q.answers[0] for q in questions}
 
 
-DATA = os.environ.get("XLINGJAX_DATA")
-
-
-@pytest.mark.skipif(not DATA, reason="$XLINGJAX_DATA is not set")
-@pytest.mark.parametrize("language", ["ar", "hi", "zh"])
-def test_the_right_columns_give_the_gold_text_of_xquad(language):
-    """Through windows and their joining, with a piece per character."""
-    questions = read_squad(
-        [Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language
-    )[:150]
-    questions = [q for q in questions if len(q.answers[0]) < 60]
-    found = answered(questions, OneEach(), length=256, stride=100, max_question=20)
-    assert found == {q.id: q.answers[0] for q in questions} and len(found) > 100
-
-
 class OneEach(Characters):
     def encode_with_spans(self, text):
         return [14 + ord(c) % 26 for c in text], [(i, i + 1) for i in range(len(text))]
@@ -188,7 +170,7 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
     assert predict_answers(*model, unlabelled, XLM, 2, **SIZES, longest=3) == found
     path = write_predictions(task_named("xtreme/xquad"), tmp_path, "de", found)
     assert json.loads(path.read_text()) == found
-    with pytest.raises(UserError, match="rows of 65 tokens do not fit the 64 positions"):
+    with pytest.raises(UserError, match="rows of 65 tokens use 65 positions and model tiny has 64"):
         predict_answers(*model, questions, XLM, 2, length=65)
     with pytest.raises(UserError, match="question 0 stands twice"):
         predict_answers(*model, [questions[0], questions[0]], XLM, 0, **SIZES)
@@ -240,11 +222,9 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
         values["mean_other_exact_match"],
     ) == (1, 0.5) * 2
     assert (values["kind"], values["metric"]) == ("span_qa", "squad")
-    with pytest.raises(
-        UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"
-    ):
+    with pytest.raises(UserError, match="no rules for the language 'fr', only for ar, de, en"):
         answers(files, "mlqa", length=32)
-    with pytest.raises(UserError, match="METRIC 'f1'"):
+    with pytest.raises(UserError, match="f1_f1"):
         answers(files, "f1", length=32)
 
 

@@ -89,7 +89,7 @@ def test_refusals(bitext):
         predict(bitext, layer=3)
     with pytest.raises(UserError, match="no sentences of 'en'"):
         predict(Bitext(bitext.source, (), None))
-    with pytest.raises(UserError, match="there is no gold"):
+    with pytest.raises(UserError, match="no gold pairs"):
         tatoeba.accuracy([0] * 12, Bitext(bitext.source, bitext.target, None))
-    with pytest.raises(UserError, match="11 predictions for 12 English lines"):
+    with pytest.raises(UserError, match="11 predictions for 12 English sentences"):
         tatoeba.accuracy([0] * 11, bitext)

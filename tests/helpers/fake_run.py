@@ -45,11 +45,6 @@ def retrieval_values(level: float) -> dict:
         "by_language": {"mean": table},
         "by_layer": {"mean": layers},
         "best": {"mean": best},
-        "similarity": {
-            "layer": 1,
-            "languages": list(LANGUAGES),
-            "cosine": [[1, 0.9, 0.5], [0.9, 1, 0.6], [0.5, 0.6, 1]],
-        },
     }
 
 
@@ -64,36 +59,8 @@ SAMPLES = {
             ],
         }
     ],
-    "pairs": [
-        {
-            "language": "zh",
-            "pieces": ["</s>", "▁", "[MASK]", "睡觉", "</s>"],
-            "partner": "The cat sleeps",
-            "slots": [
-                {
-                    "column": 2,
-                    "target": "猫",
-                    "predictions": [["狗", 0.3]],
-                    "with_partner": [["猫", 0.8]],
-                }
-            ],
-        }
-    ],
 }
 
-RECOVERY = {
-    "kind": "recovery_samples",
-    "samples": [
-        {
-            "language": "de",
-            "pieces": ["▁Die", "▁Katze"],
-            "recovered": ["▁Die", "▁Kuh"],
-            "partner_language": "en",
-            "partner": ["</s>", "▁The", "▁cat"],
-            "attention": [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]],
-        }
-    ],
-}
 ATTENTION = {
     "kind": "attention_maps",
     "maps": [
@@ -113,13 +80,6 @@ ATTENTION = {
         }
     ],
 }
-PSEUDO = {
-    "kind": "pseudo_samples",
-    "samples": [
-        {"language": "de", "pieces": ["</s>", "▁Die", "▁Katze", "</s>"], "target_language": "zh",
-         "pseudo": [[1, "猫"], [2, "<i>"]]},
-    ],
-}  # fmt: skip
 ALIGNMENT = {
     "kind": "alignment",
     "alignment_error": 0.125,
@@ -131,15 +91,6 @@ ALIGNMENT = {
         for la in ("de", "zh")
     },
 }
-NEGATIVES = [
-    {
-        "table": "en-de.tsv",
-        "languages": ["en", "de"],
-        "pairs": 1234,
-        "similarity": {"hard": 0.61, "random": 0.05},
-        "rows": [[0.6729, "hard", "Diana jumped.", "Diana sprang.", "Diana <schlief>."]],
-    }
-]
 
 
 def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, steps=STEPS) -> Path:
@@ -203,7 +154,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
             },
         }
     )
-    for values in (SAMPLES, RECOVERY, ATTENTION, PSEUDO, ALIGNMENT):
+    for values in (SAMPLES, ALIGNMENT):
         evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
     table = [
         {
@@ -232,7 +183,6 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
         "model": {"name": "tiny", "layers": 2},
         "parameters": 123_456,
         "optimizer": {"name": "adamw"},
-        "config": {"negatives": NEGATIVES},
         "weights": {name: 1.0 for name in objectives},
         "languages": list(LANGUAGES),
         "steps": 40,

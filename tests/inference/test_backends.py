@@ -29,7 +29,7 @@ def evaluator(kind, folder):
         "mlm": lambda: TextPerplexity(texts, *common, length=16),
         "clm": lambda: TextPerplexity(texts, *common, length=16, causal=True),
         "tlm": lambda: TranslationPerplexity(pairs, *common, length=16),
-        "samples": lambda: MaskedSamples(texts, *common, pairs, per_language=2, top=2),
+        "samples": lambda: MaskedSamples(texts, *common, per_language=2, top=2),
         "retrieval": lambda: RetrievalEvaluator(
             pairs, *common, max_length=16, tokens_per_batch=128
         ),

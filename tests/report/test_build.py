@@ -67,7 +67,7 @@ def report(tmp_path_factory):
 
 def test_generated_text_is_shown_with_its_scores(tmp_path):
     run = fake_run.write_generated(tmp_path / "mt")
-    page = Page(build_report(run, pictures=tmp_path / "pictures").read_text("utf-8"))
+    page = Page(build_report(run).read_text("utf-8"))
     text = " ".join(page.text)
     for expected in (
         "mt: generation_test, step 20",
@@ -82,7 +82,6 @@ def test_generated_text_is_shown_with_its_scores(tmp_path):
     summary = json.loads((run / "report.json").read_text("utf-8"))["summary"]
     # On test, not dev.
     assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (12.5, 0.625)
-    assert (tmp_path / "pictures" / "bleu.png").is_file()
 
 
 def test_summary(report):
@@ -105,7 +104,6 @@ def test_summary(report):
         "alignment_error": 0.125,
         "tokens_per_second": 777.0,
         "tokens_seen": 40_000,
-        "wall_seconds": 240.0,
         "final_loss": {"mlm": 2.0, "tlm": 1.5},
         "perplexity_mean": 47.0,
         "tlm_perplexity_visible": 15.0,
@@ -154,17 +152,12 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     for title in (
         "Training",
         "Sentence retrieval",
-        "How similar",
         "Held-out perplexity",
         "Zero-shot classification",
         "Zero-shot tagging",
         "Zero-shot question answering",
         "Word alignment",
         "Masked words",
-        "Word recovery",
-        "Attention of pairs",
-        "Pseudo tokens",
-        "Mined negatives",
         "Schedule",
         "What the objectives read",
         "its first row",
@@ -172,42 +165,27 @@ def test_the_page_shows_every_section_and_escapes_text(report):
         "Setting",
     ):
         assert title in text
-    # Retrieval by run and by layer, losses, recovery, attention, schedule.
-    assert source.count("<svg") == 10
-    # On the tile: layer 1 of 0.65 and 0.75 of 200 and 300 pairs; chance (1/200 + 1/300) / 2.
-    assert "70.0 %" in text and "95 %: 65.7–73.9; 200 pairs a language" in text
+    # Retrieval raw and centred, two losses.
+    assert source.count("<svg") == 4
+    # On the tile: chance is (1/200 + 1/300) / 2.
+    assert "70.0 %" in text
     assert "chance 0.4 %" in text and "MLM only 30.0 %" in text and "MLM only 40.0 %" in text
-    # In the table: 225 of 300 is 75 %.
-    assert "75.0 (70–80)" in text
+    assert "85.0 %" in text and "commonest 36.0 %" in text
     # Wilson's of 85 of 100 and 39 of 60; of 2,000 none.
-    assert "95 %: 76.7–90.7; 100 examples commonest label 36.0 %" in text
-    assert "nli: nli_test (%)" in text and "nli: nli_test: commonest label (%)" in text
+    assert "nli: nli_test (accuracy, %)" in text and "nli: nli_test: commonest label (%)" in text
     assert "en 70.0 85.0 (77–91) 36.0" in text and "zh – 60.0 37.0" in text
     assert "de – 65.0 (52–76) 35.0" in text
-    assert (
-        "MLM only, language means removed (%)" in text
-        and "a <b> & c" in text
-        and "random (seed 0)" in text
-    )
+    assert "a <b> & c" in text and "random (seed 0)" in text
     assert 'class="blank right">Katze' in source and "&lt;b&gt;" in source
-    assert "狗 30 %" in text and "猫 80 %" in text and "en: The cat sleeps" in text
+    assert "▁Kuh 20 %" in text
     for name in ("python 3.11.7", "jax 0.10.2", "TRAIN_STEPS = 40"):
         assert name in text
 
 
 def test_the_page_shows_the_examples_of_the_objectives(report):
-    source, text = report[0], " ".join(Page(report[0]).text)
-    assert "pos: tagging_test (accuracy, %)" in text and "ner: tagging_test (F1, %)" in text
-    assert "qa: qa_test (mlqa)" in text and "75.0 / 62.5" in text and "35.5 / 12.5" in text
-    assert "en-de.tsv: 1,234 pairs; mean similarity: hard 0.610, random 0.050" in text
-    assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
-    assert (
-        "Die Katze" in text
-        and "zh:" in text
-        and '<span class="pseudo">猫</span> <small>1</small>' in source
-    )
-    assert "de from en" in text and "▁Kuh" in text
-    assert "de-en, cross-attention, layer 2, mean over heads" in " ".join(text.split())
+    text = " ".join(Page(report[0]).text)
+    assert "pos: tagging_test (accuracy, %)" in text and "ner: tagging_test (f1, %)" in text
+    assert "qa: qa_test (mlqa, %)" in text and "75.0 / 62.5" in text and "35.5 / 12.5" in text
 
 
 def test_steps_count_for_the_stage_that_took_them(tmp_path):
@@ -223,29 +201,11 @@ def test_steps_count_for_the_stage_that_took_them(tmp_path):
     assert steps == pytest.approx(expected)
 
 
-def test_word_recovery_as_a_picture():
-    (figure,) = pictures.recovery(fake_run.RECOVERY["samples"][0])
-    axis = figure.axes[0]
-    assert axis.images[0].get_array().tolist() == [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["</s>", "▁The", "▁cat"]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["▁Die", "▁Katze"]
-    (guesses,) = axis.child_axes
-    right, wrong = guesses.get_yticklabels()
-    assert (right.get_text(), wrong.get_text()) == (
-        "▁Die",
-        "▁Kuh",
-    ) and right.get_color() != wrong.get_color()
-
-
-def test_attention_as_a_picture_and_in_words():
+def test_attention_as_a_table_and_in_words():
     (of_one,) = fake_run.ATTENTION["maps"]
-    (figure,) = pictures.attention(of_one)
-    axis = figure.axes[0]
-    assert axis.images[0].get_array().tolist() == of_one["attention"]
-    for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
-        assert [label.get_text() for label in labels] == of_one["pieces"]
-    # A line before the first piece of the second text, down and across.
-    assert sorted(line.get_xydata().tolist()[0] for line in axis.lines) == [[0.0, 1.5], [1.5, 0.0]]
+    grid = pictures.attention_grid(of_one)
+    assert [shares for _, shares in grid.rows] == of_one["attention"]
+    assert [name for name, _ in grid.rows] == grid.head[1:] == of_one["pieces"]
     assert pictures.attention_lines(of_one) == [
         ("de", "<s>", "<s>", 0.75, 1.0),
         ("de", "▁Katze", "▁cat", 0.875, 1.0),
@@ -258,19 +218,6 @@ def test_attention_as_a_picture_and_in_words():
     assert pictures.attention_title(recovery) == "de-en, word recovery"
 
 
-@pytest.mark.long
-def test_an_interrupted_run_reports_what_is_there(tmp_path):
-    run = fake_run.write_run(tmp_path / "run", finished=False, steps=(10, 20))
-    with open(run / "metrics.jsonl", "a") as file:
-        file.write('{"step": 30, "objective": "ml')  # killed while it wrote
-    build_report(run)
-    summary = json.loads((run / "report.json").read_text())["summary"]
-    assert summary["exit_reason"] == "not finished" and summary["steps"] == 20
-    assert summary["tokens_per_second"] == 150.0  # the median of the log lines
-    assert "nli_en" not in summary
-    assert "not finished at step 20 of 40" in (run / "report.html").read_text()
-
-
 def test_a_run_that_has_only_begun(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
@@ -281,10 +228,9 @@ def test_a_run_that_has_only_begun(tmp_path):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere: no such folder: give the --workdir"):
-        build_report(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="not a run folder"):
-        build_report(tmp_path)
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(UserError, match="not a run folder"):
+            build_report(path)
     run = fake_run.write_run(tmp_path / "run", steps=(10,))
     with pytest.raises(UserError, match="not a run folder"):
         build_report(run, {"mlm": tmp_path})
@@ -293,47 +239,9 @@ def test_what_is_no_run_is_refused(tmp_path):
         build_report(run)
 
 
-def test_time_between_sittings_is_not_counted(tmp_path):
-    run = fake_run.write_run(tmp_path / "run", steps=(10,))
-    with open(run / "log.txt", "a") as file:
-        file.write("2026-01-05 08:00:00 xlingjax on 1 x cpu\n2026-01-05 08:00:30 step 20\n")
-    assert read_run(run).wall_seconds() == 60 + 30
-
-
 def test_tokens_are_interpolated_between_log_lines(tmp_path):
     run = read_run(fake_run.write_run(tmp_path / "run"))
     assert run.tokens_at([0, 10, 15, 40]).tolist() == [0, 10_000, 15_000, 40_000]
-
-
-def test_pictures(tmp_path):
-    run = read_run(fake_run.write_run(tmp_path / "run"))
-    paths = pictures.save_pictures({"run": run}, tmp_path / "pictures")
-    assert {path.stem for path in paths} == {
-        "losses",
-        "retrieval_by_layer",
-        "retrieval_layers",
-        "similarity",
-    }
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-
-
-@pytest.mark.long
-def test_perplexity_by_pseudo_tokens_is_shown_by_share(tmp_path):
-    run = fake_run.write_run(tmp_path / "run")
-    lines = []
-    for step, by_share in ((10, {"0": 9.0, "0.2": 8.5}), (20, {"0": 7.25, "0.2": 5.75})):
-        values = {"kind": "pseudo_perplexity"}
-        for share, value in by_share.items():
-            values[f"share_{share}"] = value
-        values["by_language"] = {share: {"de": value} for share, value in by_share.items()}
-        lines.append(json.dumps({"step": step, "name": "pseudo_perplexity", "values": values}))
-    with open(run / "evaluations.jsonl", "a") as file:
-        file.write("\n".join(lines) + "\n")
-    source = build_report(run).read_text()
-    part = source[source.index('id="shares"') :]
-    part = part[: part.index("</section>")]
-    assert "7.25" in part and "5.75" in part and "20 %" in part
-    assert 'id="shares"' not in build_report(fake_run.write_run(tmp_path / "other")).read_text()
 
 
 @pytest.mark.long

@@ -16,25 +16,6 @@ def test_the_interval_of_a_share_is_where_it_is_two_deviations_off(share, count)
     np.testing.assert_allclose(intervals.of_share(share, count), roots(share, count), atol=1e-7)
 
 
-def test_the_interval_of_a_mean_is_narrower_than_that_of_its_parts():
-    low, high = intervals.of_mean([0.75, 0.65], [300, 200])
-    assert (low, high) == pytest.approx((0.65707, 0.73878), abs=1e-5)
-    assert intervals.of_mean([0.75], [300]) == pytest.approx(intervals.of_share(0.75, 300))
-
-
-@pytest.mark.parametrize("places", [[0.5, 0.5, 0.5], [0.0, 0.02, 1.0, 0.98], [0.9, 0.1], [1, 1, 1]])
-def test_names_at_the_ends_of_curves_stand_apart_in_their_order(places):
-    moved = np.array(drawing.spread(places, 0.1))
-    assert (np.diff(np.sort(moved)) > 0.0999).all() and moved.min() >= 0 and moved.max() <= 1
-    apart = np.subtract.outer(places, places) > 0.1
-    # Those that had room enough keep their order; all of one place keep that of the list.
-    assert (np.subtract.outer(moved, moved)[apart] > 0).all()
-
-
-def test_two_that_have_room_stay_where_they_are():
-    assert drawing.spread([0.9, 0.1], 0.1) == [0.9, 0.1]
-
-
 def test_a_picture_takes_the_pages_ink_and_keeps_its_size():
     figures, (axis,) = drawing.styled(drawing.panels)(1)
     axis.plot([0, 1], [1, 2], color=drawing.COLOURS[0], label="قطة")

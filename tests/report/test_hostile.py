@@ -105,7 +105,7 @@ def test_an_early_stop_in_other_words_is_left_out(tmp_path, capsys):
     table = json.loads(result.read_text())
     result.write_text(json.dumps(table | {"stopped_early": {"metric": 3}}))
     assert "stopped early" not in build_report(run).read_text()
-    assert "report: early stop: left out" in capsys.readouterr().err
+    assert "report: headline figures: left out" in capsys.readouterr().err
 
 
 def rows_of_a_run():

@@ -7,22 +7,18 @@ import pytest
 from rich.console import Console
 
 from tests.evaluation.test_alignment import Characters
-from tests.helpers import fake_run, tiny, toy
+from tests.helpers import tiny, toy
 from xlingjax.data.batches.loader import array_source
 from xlingjax.data.labelled.records import Example, Question
-from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification, SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows
 from xlingjax.report import drawing, html, inspector
 from xlingjax.report.rows import (
-    Row,
     as_values,
     first_rows,
     mask_statistics,
-    negatives_title,
-    read_negatives,
     read_row,
     section,
     with_pictures,
@@ -44,7 +40,8 @@ def as_html(view):
 def on_terminal(view):
     out = io.StringIO()
     console = Console(file=out, width=80, color_system=None)
-    console.print(*inspector.running_text(view.tokens, toy.LANGUAGES))
+    for part in inspector.running_text(view.tokens, toy.LANGUAGES):
+        console.print(part)
     return out.getvalue().splitlines()
 
 
@@ -91,10 +88,6 @@ def test_the_grid_is_the_objectives_mask():
     assert [t.target for t in causal.tokens] == ["a", "<5>", "<1>", "", "j", "e", "<1>", ""]
     padded = read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
     assert padded.grids_LL["attention"].shape == (4, 4) and padded.grids_LL["attention"].all()
-    assert (
-        inspector.grid_text(causal, causal.grids_LL["attention"], range(3))
-        == "   0 ■··\n   1 ■■·\n   2 ■■■"
-    )
 
 
 def test_realised_mask_rates():
@@ -123,10 +116,6 @@ def test_hidden_runs_of_the_source_and_what_each_stream_sees():
     own_0, own_1 = (row.grids_LL[f"stream {i}"][12:, 12:] for i in (0, 1))
     assert (own_0 == np.tri(6, dtype=bool)).all() and (own_1[1:, :5] == np.tri(5, dtype=bool)).all()
     assert own_1[0].tolist() == [True] + [False] * 5
-    assert inspector.shown_tokens(row, True) == list(range(18))
-    long = Row(row.tokens[:12] * 5 + row.tokens[12:] * 5, {}, None)
-    assert inspector.shown_tokens(long, True) == [*range(20), *range(60, 80)]
-    assert inspector.shown_tokens(long, False) == list(range(40))
     rates = mask_statistics([batch], VOCABULARY, toy.LANGUAGES)["all"]
     assert rates["predictions"] == batch["decoder_weights"].sum() and rates["mask"] == 1.0
     assert rates["tokens"] == (batch["pack_ids"] > 0).sum()
@@ -172,14 +161,7 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
         "optimizer": {"warmup_steps": 2},
     }
     statistics = inspector.inspect(
-        objectives,
-        VOCABULARY,
-        record=record,
-        tables=fake_run.NEGATIVES,
-        rows=1,
-        batches=3,
-        console=console,
-        output=tmp_path,
+        objectives, VOCABULARY, record=record, rows=1, batches=3, console=console, output=tmp_path
     )
     assert (
         statistics["mlm"] == statistics["mlm@5"]
@@ -193,25 +175,15 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
         "label 1",
         "masked_positions 2×3",
         "tlm: realised masking",
-        "■··",
         "mlm@5, row 0",
         "from step 5: 2",
-        "mean similarity: hard 0.610",
-        "Diana <schlief>.",
         "to be predicted: [word] shown as MASK",
     ):
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
-    assert (
-        "http:" not in page
-        and "https:" not in page
-        and page.count("<svg") == 6
-        and "Realised masking" in page
-    )
-    pictures = sorted(path.name for path in tmp_path.glob("*.png"))
-    names = ("classification", "clm", "mlm", "mlm@5", "tlm")
-    assert pictures == sorted([f"{name}-0-attention.png" for name in names] + ["schedule.png"])
-    assert "Diana &lt;schlief&gt;." in page and page.count("token by token") == 5
+    assert not re.search("https?:", page) and page.count("<svg") == 4
+    assert "Realised masking" in page and "from step 5: 2" in page
+    assert page.count("token by token") == 5
 
 
 def test_the_first_rows_show_every_objective_and_each_mask_once():
@@ -276,8 +248,8 @@ def test_both_sides_of_a_pair_stand_beside_each_other():
     view = read_row(TLM(), batch, 0, VOCABULARY, toy.LANGUAGES)
     page = as_html(view)
     assert page.count('class="sides"') == 1 and page.count('class="side"') == 2
-    first = on_terminal(view)[0]
-    assert "de  <1> a[b]" in first and "en  <1> [j→d]" in first
+    first, second = on_terminal(view)[:2]
+    assert "de  <1> a[b]" in first and "en  <1> [j→d]" in second
 
 
 def test_a_side_of_several_languages_is_coloured_by_them():
@@ -288,9 +260,8 @@ def test_a_side_of_several_languages_is_coloured_by_them():
     assert '<span class="lang">de + en</span>' in page
     assert '<bdi lang="de" style="color:var(--series-0)">' in page
     assert '<bdi lang="en" style="color:var(--series-1)">' in page
-    (table, _) = inspector.running_text(view.tokens, toy.LANGUAGES)
-    (cell,) = table.columns[0].cells
-    styles = {cell.plain[span.start : span.end]: span.style for span in cell.spans}
+    line, _ = inspector.running_text(view.tokens, toy.LANGUAGES)
+    styles = {line.plain[span.start : span.end]: span.style for span in line.spans}
     assert styles["a"] == f"not bold {drawing.colours(toy.LANGUAGES)['de']}"
 
 
@@ -340,35 +311,3 @@ def test_camlm_and_word_recovery_show_who_is_attended():
     view, fields = grids("clwr")
     assert (view.grids_LL["word recovery"] == (fields["sides"][:, None] != fields["sides"])).all()
     assert {t.how for t in view.tokens} == {"recover", ""}
-
-
-def test_tables_of_negatives(tmp_path):
-    path = tmp_path / "en-de.tsv"
-    rows = [
-        "en\tde\tnegative\tsimilarity\tkind",
-        "a\tb\tc\t0.5\thard",
-        "d\te\tf\t0.25\thard",
-        "g\th\ti\t-0.1\trandom",
-    ]
-    path.write_text("\n".join(rows) + "\n")
-    (table,) = read_negatives([str(path)], shown=2)
-    assert table == {
-        "table": "en-de.tsv",
-        "languages": ["en", "de"],
-        "pairs": 3,
-        "similarity": {"hard": 0.375, "random": -0.1},
-        "rows": [[0.5, "hard", "a", "b", "c"], [0.25, "hard", "d", "e", "f"]],
-    }
-    assert (
-        negatives_title(table) == "en-de.tsv: 3 pairs; mean similarity: hard 0.375, random -0.100"
-    )
-    path.write_text("en\tde\tnegative\na\tb\tc\n")  # one's own table
-    (table,) = read_negatives([str(path)])
-    assert (
-        table["rows"] == [[None, None, "a", "b", "c"]]
-        and negatives_title(table) == "en-de.tsv: 1 pairs"
-    )
-    path.write_text(rows[0] + "\na\tb\tc\tmuch\thard\n")
-    with pytest.raises(UserError, match=r"en-de.tsv: similarity 'much' is not a number"):
-        read_negatives([str(path)])
-    assert read_negatives(()) == []

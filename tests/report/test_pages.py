@@ -53,8 +53,7 @@ def pages(tmp_path):
         for seed in (0, 1):
             cells.append(test_scorecard.cell("xtreme/xnli", scores, strategy=strategy, seed=seed))
     (tmp_path / "cards").mkdir()
-    curves = [{3: 40.0, 6: 50.0 + i} for i in range(6)]
-    found = test_scorecard.card(test_scorecard.write(tmp_path / "cards", cells, curves))
+    found = test_scorecard.card(test_scorecard.write(tmp_path / "cards", cells))
     scorecard_page.write(found, tmp_path / "cards")
     (tmp_path / "bakeoff").mkdir()
     mixed = []

@@ -86,12 +86,6 @@ def test_a_folder_in_the_way_is_told_first(tmp_path, monkeypatch, capsys, words)
     assert "is a folder; name a file in it" in capsys.readouterr().err
 
 
-def test_pictures_count_from_1(tmp_path, capsys):
-    words = ["align", "r", "--stem", "x", "--languages", "de", "en", "--output", "o"]
-    assert main.main([*words, "--picture", "0"]) == 2
-    assert "argument --picture: '0' is not" in capsys.readouterr().err
-
-
 def trained(languages=("de", "en"), has_languages=False):
     config = SimpleNamespace(has_languages=has_languages)
     return SimpleNamespace(languages=languages, model=SimpleNamespace(config=config))
@@ -354,9 +348,5 @@ def test_pairs_without_words_are_not_aligned(tmp_path):
         (tmp_path / "text.de").write_text(german)
         (tmp_path / "text.en").write_text(english)
         with pytest.raises(UserError, match="text.en have no line with words on both sides"):
-            encoding.align(*given, **how, picture=0)
-    (tmp_path / "text.de").write_text("a\n\n")
-    (tmp_path / "text.en").write_text("b\nc\n")
-    with pytest.raises(UserError, match="--picture 2: this pair has a side without words"):
-        encoding.align(*given, **how, picture=2)
+            encoding.align(*given, **how)
     assert not (tmp_path / "o").exists()

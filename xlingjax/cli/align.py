@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import place, positive, whole
+from xlingjax.cli.types import place, whole
 from xlingjax.cli.verb import Verb, workdir_of
 from xlingjax.runtime.lock import alone_at
 
@@ -15,7 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=place,
         required=True,
         metavar="PATH",
-        help="the links; the picture is PATH.png",
+        help="the links",
     )
     text = "0: the embeddings (default: two thirds of the way up)"
     parser.add_argument("--layer", type=whole, metavar="N", help=text)
@@ -27,20 +27,15 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="files STEM.SRC and STEM.TGT, words with spaces between",
     )
     parser.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
-    parser.add_argument(
-        "--picture", type=positive, default=0, metavar="N", help="draw pair N, from 1, too"
-    )
 
 
 def run(args: Namespace) -> int:
     from xlingjax.workflows.files.encode import align
 
-    how = {"layer": args.layer, "method": args.method, "picture": args.picture}
+    how = {"layer": args.layer, "method": args.method}
     with alone_at(args.output):
         print(align(workdir_of(args.run), args.stem, tuple(args.languages), args.output, **how))
     return 0
 
 
-VERB = Verb(
-    "align", "align the words of translated sentences: Pharaoh lines, and a picture", options, run
-)
+VERB = Verb("align", "align the words of translated sentences: Pharaoh lines", options, run)

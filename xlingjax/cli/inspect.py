@@ -37,13 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", type=positive, metavar="N", help="rows shown per objective (default 2)"
     )
-    parser.add_argument(
-        "--tokens",
-        action="store_true",
-        default=None,
-        help="also a line for each token: column, piece, target, position, language, pack, side",
-    )
-    parser.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
+    parser.add_argument("--output", default="", metavar="DIR", help="also write inspect.html here")
 
 
 def run(args: Namespace) -> int:
@@ -56,7 +50,6 @@ def run(args: Namespace) -> int:
     )
     from xlingjax.config.recipe import read_recipe
     from xlingjax.report.inspector import inspect
-    from xlingjax.report.rows import read_negatives
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.launch import planned_course, stages_of, too_late
 
@@ -65,7 +58,6 @@ def run(args: Namespace) -> int:
     start(machine_of(args))
     for message in too_late(recipe):
         print(f"warning: {message}")
-    tables = read_negatives(recipe.corpus.negatives)
     objectives: dict[str, tuple[Any, Any]] = {}
     # Those that are open are closed even where the next one cannot be opened.
     try:
@@ -75,9 +67,7 @@ def run(args: Namespace) -> int:
             objectives,
             recipe.corpus.vocabulary,
             record=planned_course(recipe),
-            tables=tables,
             rows=args.rows or 2,
-            tokens=bool(args.tokens),
             output=args.output or None,
         )
     finally:
@@ -91,7 +81,7 @@ def _attention(args: Namespace) -> int:
         raise UserError(
             "inspect --pair: a run has its recipe; leave out --gin_file and --gin.NAME="
         )
-    require_unread(args, ("rows", "tokens"), "with --pair no rows of a recipe are shown")
+    require_unread(args, ("rows",), "with --pair no rows of a recipe are shown")
     for value, option in ((args.run, "RUN"), (args.languages, "--languages")):
         if not value:
             raise UserError(

@@ -33,9 +33,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", default="", metavar="DIR", help="folder for the files (default: RUN)"
     )
-    parser.add_argument(
-        "--pictures", default="", metavar="DIR", help="write the figures as PNG files too"
-    )
 
 
 def run(args: Namespace) -> int:
@@ -55,9 +52,7 @@ def run(args: Namespace) -> int:
             name = Path(entry).name
             path = entry
         compare[name] = path
-    page = build_report(
-        workdir, compare, args.finetuned, args.output or None, args.pictures or None
-    )
+    page = build_report(workdir, compare, args.finetuned, args.output or None)
     # What is printed is what stands on the disk.
     text = page.with_name("report.json").read_text(encoding="utf-8")
     for name, value in parsed_json(text)["summary"].items():
@@ -88,7 +83,7 @@ def _folders_of_cells(args: Namespace) -> list[str]:
         raise UserError(
             f"report: {other[0]} has no cells and cannot share a score card; leave it out"
         )
-    for name in ("compare", "finetuned", "pictures"):
+    for name in ("compare", "finetuned"):
         if getattr(args, name):
             raise UserError(f"--{name}: a score card reads only folders of cells; leave it out")
     if len(folders) > 1 and not args.output:

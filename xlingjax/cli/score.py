@@ -1,7 +1,6 @@
 """`xlingjax score`."""
 
 import argparse
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -92,25 +91,21 @@ def run(args: Namespace) -> int:
         require_apart(args.output, read)
     if args.metric:
         return _of_lines(args)
-    from rich.console import Console
-
-    from xlingjax.evaluation.score_files import footnotes, score_files, score_table, write_scores
+    from xlingjax.evaluation.score_files import footnotes, score_files, score_lines
+    from xlingjax.runtime.files import write_json
     from xlingjax.tasks import suite_tasks
 
     scores = score_files(
         suite_tasks(args.suite), args.predictions, args.gold, args.split, args.allow_missing
     )
-    title = f"{args.suite}, {args.split}: {args.predictions}"
-    width = None
-    # A file has no width, and rich would cut the table at 80 columns.
-    if not sys.stdout.isatty():
-        width = 160
-    Console(width=width).print(score_table(scores, title))
-    for line in footnotes(scores):
+    print(f"{args.suite}, {args.split}: {args.predictions}")
+    for line in (*score_lines(scores), *footnotes(scores)):
         print(line)
     if args.output:
         record = {"suite": args.suite, "predictions": args.predictions, "gold": args.gold, **scores}
-        print(f"scores: {write_scores(record, args.output)}")
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+        write_json(Path(args.output), record)
+        print(f"scores: {args.output}")
     return 0
 
 

@@ -59,7 +59,7 @@ def _require_settings(arguments: Mapping[str, Any]) -> None:
     counts = "limit per_language layer samples no_repeat_ngram min_length"
     require_whole(arguments, "[0, inf)", counts)
     require_whole(arguments, "[1, inf)", "beams")
-    require_whole(arguments, f"[1, {LONGEST_ROW}]", "length pair_length")
+    require_whole(arguments, f"[1, {LONGEST_ROW}]", "length")
     require_numbers(arguments, "[0, inf)", "max_length")
     require_numbers(arguments, "(0, 1)", "proportion")
     require_numbers(arguments, "[0, 1)", "most shares")
@@ -191,113 +191,18 @@ def translation_perplexity(
 def samples(
     corpus: Corpus,
     text: str | None = None,
-    pairs: str | None = None,
     per_language: int = 3,
     length: int = 64,
-    pair_length: int = 64,
-    reset_positions: bool = True,
     name: str = "masked_samples",
 ) -> Any:
-    """Masked held-out sentences with the model's predictions, for the report.
-
-    length: tokens of a row of text; pair_length, reset_positions: those of the TLM rows that the
-    model was trained on.
-    """
+    """Masked held-out sentences with the model's predictions, for the report. length: tokens of a
+    row."""
     from xlingjax.evaluation.masked_samples import MaskedSamples
 
-    found = None
-    if pairs:
-        found = read_pairs(pairs, corpus.languages)
     return MaskedSamples(
         heldout_texts(text, corpus.languages),
         corpus.vocabulary,
         corpus.languages,
-        pairs=found,
-        per_language=per_language,
-        length=length,
-        pair_length=pair_length,
-        reset_positions=reset_positions,
-        name=name,
-    )
-
-
-@measured("pairs")
-def recovery_samples(
-    corpus: Corpus,
-    pairs: str | None = None,
-    raw: bool = False,
-    per_language: int = 1,
-    length: int = 64,
-    name: str = "recovery_samples",
-) -> Any:
-    """The attention of word recovery in held-out `pairs` (None: not run), for the report. raw,
-    length: those of
-    `clwr`."""
-    from xlingjax.evaluation.word_recovery import RecoverySamples
-
-    found = read_pairs(pairs, corpus.languages)
-    return RecoverySamples(
-        found,
-        corpus.vocabulary,
-        corpus.languages,
-        raw=raw,
-        per_language=per_language,
-        length=length,
-        name=name,
-    )
-
-
-@measured("pairs", when="run")
-def attention_maps(
-    corpus: Corpus,
-    pairs: str | None = None,
-    run: bool = False,
-    layer: int | None = None,
-    reset_positions: bool = False,
-    per_language: int = 1,
-    length: int = 32,
-    name: str = "attention_maps",
-) -> Any:
-    """The attention of held-out `pairs` (None, or run=False: not run), for the report. layer,
-    reset_positions: see `maps_of`; pairs of more than `length` tokens are left out."""
-    from xlingjax.evaluation.attention_maps import AttentionMaps
-
-    return AttentionMaps(
-        read_pairs(pairs, corpus.languages),
-        corpus.vocabulary,
-        corpus.languages,
-        layer=layer,
-        reset_positions=reset_positions,
-        per_language=per_language,
-        length=length,
-        name=name,
-    )
-
-
-@measured("text")
-def pseudo_samples(
-    corpus: Corpus,
-    text: str | None = None,
-    proportion: float = 0.15,
-    placement: str = "behind",
-    reset_positions: bool = False,
-    per_language: int = 2,
-    length: int = 64,
-    name: str = "pseudo_samples",
-) -> Any:
-    """The pseudo tokens that the model writes for held-out `text` (None: not run), for the report:
-    in a language that the corpus has translations of, drawn evenly. The others: those of `btmlm`.
-    """
-    from xlingjax.evaluation.pseudo_tokens import PseudoSamples
-
-    return PseudoSamples(
-        heldout_texts(text, corpus.languages),
-        corpus.vocabulary,
-        corpus.languages,
-        _pseudo_languages(corpus),
-        proportion=proportion,
-        placement=placement,
-        reset_positions=reset_positions,
         per_language=per_language,
         length=length,
         name=name,
@@ -482,7 +387,7 @@ def own_score(
 ) -> Any:
     """A user's files measured as the task that they are. files: a path with {language}; None: not
     measured. The rest: see `own_task` and `OwnScore`."""
-    from xlingjax.evaluation.task.own_files import OwnScore
+    from xlingjax.evaluation.task.scores import OwnScore
 
     # Of the run's languages alone: the others have no id in this model.
     found = labelled_files(files, corpus.languages)
@@ -501,7 +406,6 @@ def own_score(
         trained_on=split_list(trained_on),
         name=name,
         metric=metric,
-        head=head,
     )
 
 
@@ -582,9 +486,6 @@ EVALUATORS = {
         perplexity,
         translation_perplexity,
         samples,
-        recovery_samples,
-        attention_maps,
-        pseudo_samples,
         pseudo_perplexity,
         accuracy,
         plug_in_accuracy,

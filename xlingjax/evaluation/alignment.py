@@ -93,41 +93,29 @@ def align(
     for side, language in enumerate(languages):
         pieces = [pieces_of_words(pair[side], language, vocabulary) for pair in pairs]
         rows = [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces]
-        states = token_states(
-            model,
-            params,
-            rows,
-            language_index(language, run_languages, model),
-            vocabulary,
-            layers=layers,
-            mesh=mesh,
-        )
-        side_rows = []
-        for h_NLD, (_, owners) in zip(states, pieces, strict=True):
-            # Without the tokens that open and close a sentence, which are no words.
-            vectors_NLD = unit_rows(h_NLD[:, 1:-1])
-            # A sentence that is too long was cut, and its words with it.
-            side_rows.append((vectors_NLD, owners[: vectors_NLD.shape[1]]))
-        sides.append(side_rows)
-    by_layer: list[list[Alignment]] = [[] for _ in layers]
-    for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True):
-        for n, found in enumerate(by_layer):
-            similarity_LS = left_NLD[n] @ right_NSD[n].T
-            found.append(Alignment(similarity_LS, left, right))
-    return by_layer
+        index = language_index(language, run_languages, model)
+        states = token_states(model, params, rows, index, vocabulary, layers=layers, mesh=mesh)
+        # Without the tokens that open and close a sentence, which are no words. One that is too
+        # long was cut, and its words with it.
+        vectors = [unit_rows(h_NLD[:, 1:-1]) for h_NLD in states]
+        owners = [of[: v_NLD.shape[1]] for v_NLD, (_, of) in zip(vectors, pieces, strict=True)]
+        sides.append(list(zip(vectors, owners, strict=True)))
+    return [
+        [
+            Alignment(left_NLD[n] @ right_NSD[n].T, left, right)
+            for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True)
+        ]
+        for n in range(len(layers))
+    ]
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
     """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all
     sentences (Och & Ney 2003)."""
-    both = 0
-    total = 0
-    for made, sure in zip(found, gold, strict=True):
-        # Summed over all sentences before it is divided,
-        # so that long ones weigh more, as published.
-        both += len(made & sure)
-        total += len(made) + len(sure)
-    return 0.0 if not total else 1 - 2 * both / total
+    # Summed over all sentences before it is divided, so that long ones weigh more, as published.
+    pairs = list(zip(found, gold, strict=True))
+    total = sum(len(made) + len(sure) for made, sure in pairs)
+    return 1 - 2 * sum(len(made & sure) for made, sure in pairs) / total if total else 0.0
 
 
 def pharaoh(links: Links) -> str:
@@ -145,11 +133,8 @@ def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]])
         raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
     found = []
     for number, (line, (first, second)) in enumerate(zip(lines, pairs, strict=True), 1):
-        links = set()
         try:
-            for link in line.split():
-                i, j = link.split("-")
-                links.add((int(i), int(j)))
+            links = {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
         except ValueError:
             raise UserError(
                 f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2"
@@ -158,8 +143,7 @@ def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]])
             if i >= len(first) or j >= len(second):
                 raise UserError(
                     f"{path}, line {number}: link {i}-{j} of sentences of {len(first)} and"
-                    f" {len(second)} words; words count from 0, those of the first sentence come"
-                    " first"
+                    f" {len(second)} words, which count from 0"
                 )
         # Also of a blank line: a pair of which nothing is aligned.
         found.append(links)
@@ -183,9 +167,7 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
         # Folders of gold alignments hold more languages than a run knows.
         if language not in languages:
             continue
-        foreign_path = path.with_suffix(f".{language}")
-        english_path = path.with_suffix(f".{PIVOT}")
-        lines = aligned_lines(foreign_path, english_path)
+        lines = aligned_lines(path.with_suffix(f".{language}"), path.with_suffix(f".{PIVOT}"))
         pairs = [(foreign.split(), english.split()) for foreign, english in lines]
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
@@ -217,34 +199,27 @@ class AlignmentEvaluator(Evaluator):
         layers = range(model.config.layers + 1)
         by_language: dict[str, dict[str, dict[str, float]]] = {}
         for language, gold in self.gold.items():
-            found = align(
-                model,
-                params,
-                gold.pairs,
-                (language, PIVOT),
-                self.languages,
-                self.vocabulary,
-                layers=layers,
-                mesh=mesh,
-            )
-            by_language[language] = {}
-            for layer in layers:
-                rates = {}
-                for method in METHODS:
-                    links = [one.links(method) for one in found[layer]]
-                    rates[method] = error_rate(links, gold.links)
-                by_language[language][str(layer)] = rates
-        by_layer: dict[str, dict[str, float]] = {}
-        for layer in map(str, layers):
-            by_layer[layer] = {}
-            for method in METHODS:
-                rates = [of[layer][method] for of in by_language.values()]
-                by_layer[layer][method] = float(np.mean(rates))
-        best = {}
-        for method in METHODS:
-            errors = {layer: rates[method] for layer, rates in by_layer.items()}
-            # Of equal ones the lowest layer.
-            best[method] = min(errors, key=errors.__getitem__)
+            codes = language, PIVOT
+            of = model, params, gold.pairs, codes, self.languages, self.vocabulary
+            by_language[language] = {
+                str(layer): {
+                    method: error_rate([one.links(method) for one in found], gold.links)
+                    for method in METHODS
+                }
+                for layer, found in zip(layers, align(*of, layers=layers, mesh=mesh), strict=True)
+            }
+        by_layer = {
+            layer: {
+                method: float(np.mean([of[layer][method] for of in by_language.values()]))
+                for method in METHODS
+            }
+            for layer in map(str, layers)
+        }
+        # Of equal ones the lowest layer.
+        best = {
+            method: min(by_layer, key=lambda layer, m=method: by_layer[layer][m])
+            for method in METHODS
+        }
         return {
             "kind": "alignment",
             "alignment_error": by_layer[best["itermax"]]["itermax"],

@@ -1,22 +1,18 @@
 """Which words of a pair attend to which (VECO, figure 1 and appendix B): the attention that a model
 computes with, in one layer."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from xlingjax.data.held_out_pairs import PIVOT, Pairs
 from xlingjax.errors import UserError
-from xlingjax.evaluation.perplexity import Rows, joined, pair_rows
-from xlingjax.inference.encode import language_index
+from xlingjax.evaluation.perplexity import Rows
 from xlingjax.inference.forward import by_row, compiled
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional, partner
 from xlingjax.objectives.unicoder import CLWR
 from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
-from xlingjax.training.evaluator import Evaluator
 
 SELF, CROSS, RECOVERY = "self-attention", "cross-attention", "word recovery"
 
@@ -91,71 +87,23 @@ def maps_of(
         for use in (SELF, CROSS, RECOVERY):
             if use not in found:
                 continue
-            of_one = {"use": use, "languages": list(languages)}
-            of_one |= {"layer": layer, "head": head}
             weights_HLL = np.float64(found[use][row])
-            if use == RECOVERY:
-                of_one |= {"layer": None, "head": None}
+            has_heads = use != RECOVERY
             chosen_LL = weights_HLL.mean(axis=0)
-            if of_one["head"] is not None:
+            if head is not None and has_heads:
                 chosen_LL = weights_HLL[head - 1]
             pieces = vocabulary.pieces(ids)
             if use != SELF:
                 # Each text is read alone, and opens as one does.
                 pieces[second] = pieces[0]
-            shown_LL = chosen_LL[np.ix_(real, real)]
-            of_one |= {"pieces": pieces, "second": second}
-            # Rounded, since a table of shares at every evaluation would fill the log.
-            of_one["attention"] = shown_LL.round(4).tolist()
+            of_one = {
+                "use": use,
+                "languages": list(languages),
+                "layer": layer if has_heads else None,
+                "head": head if has_heads else None,
+                "pieces": pieces,
+                "second": second,
+                "attention": chosen_LL[np.ix_(real, real)].round(4).tolist(),
+            }
             maps.append(of_one)
     return maps
-
-
-@dataclass
-class AttentionMaps(Evaluator):
-    """The attention of held-out pairs with English, as an evaluator of the training loop.
-
-    `per_language` pairs of each language, drawn with `seed`, the same ones at every step, from
-    those that fit rows of `length` tokens: a map says something of a short one. layer,
-    reset_positions: see `maps_of`.
-
-    Values: {"maps": [...]}, those of `maps_of`, mean over heads.
-    """
-
-    pairs: Mapping[str, Pairs]
-    vocabulary: Any
-    languages: Sequence[str]
-    layer: int | None = None
-    reset_positions: bool = False
-    per_language: int = 1
-    length: int = 32
-    seed: int = 0
-    name: str = "attention_maps"
-
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        parts, names = [], []
-        for language, pairs in sorted(self.pairs.items()):
-            parts.append(
-                pair_rows(
-                    pairs.shuffled(self.seed),
-                    self.vocabulary,
-                    self.length,
-                    (
-                        language_index(language, self.languages, model),
-                        language_index(PIVOT, self.languages, model),
-                    ),
-                    self.per_language,
-                )
-            )
-            names += [(language, PIVOT)] * len(parts[-1]["input_ids"])
-        maps = maps_of(
-            model,
-            params,
-            self.vocabulary,
-            joined(parts),
-            names,
-            layer=self.layer,
-            reset_positions=self.reset_positions,
-            mesh=mesh,
-        )
-        return {"kind": "attention_maps", "maps": maps}

@@ -12,7 +12,6 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import tatoeba
 from xlingjax.evaluation.tatoeba import chosen_layer, side_vectors
 from xlingjax.inference import mine
-from xlingjax.inference.sentences import LONGEST
 
 NEIGHBOURS = 4
 Pair = tuple[str, str]
@@ -35,74 +34,43 @@ def paper_layer(layers: int) -> int:
 
 
 def mine_pairs(
-    model,
-    params,
-    bitext: Bitext,
-    vocabulary,
-    language: str,
-    languages: Sequence[str],
-    *,
-    layer: int | None = None,
-    pooling: str = "first",
-    mesh: Mesh | None = None,
-    prefix: str = "",
-    max_length: int = LONGEST,
-) -> dict[Pair, float]:
+    model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
+    *, layer: int | None = None, pooling: str = "first", mesh: Mesh | None = None, **options: Any,
+) -> dict[Pair, float]:  # fmt: skip
     """{(foreign id, English id): score}, best first: every pair that mining gives, before any
     threshold.
 
     Ratio margin over 4 neighbours each way, each sentence once. Equal sentences of a side are
     searched as one. A sentence that a side has twice takes part in the search, but has no id of its
     own and is left out of the result, as are scores that are not above 0. layer: None:
-    `paper_layer`. pooling ... max_length: as in `predict_retrieval`; XTREME's pooling is "first"
-    here.
+    `paper_layer`. pooling ... options: as in `predict_retrieval`; XTREME's pooling is "first" here.
     """
     layers = model.config.layers
     layer = paper_layer(layers) if layer is None else chosen_layer(layer, layers)
     # As XTREME's script: a sentence that is there twice would be its own nearest rival.
-    source_ids, source = _unified(bitext.source)
-    target_ids, target = _unified(bitext.target)
-    unified = Bitext(source, target, None)
-    foreign, english = side_vectors(
-        model,
-        params,
-        unified,
-        vocabulary,
-        language,
-        languages,
-        (pooling,),
-        (layer,),
-        mesh,
-        prefix,
-        max_length,
-    )
+    source_ids, target_ids = _unified(bitext.source), _unified(bitext.target)
+    # A text is its own id here.
+    sides = [tuple((text, text) for text in ids) for ids in (source_ids, target_ids)]
+    of = model, params, Bitext(*sides, None), vocabulary, language, languages, (pooling,)
+    foreign, english = side_vectors(*of, layers=(layer,), mesh=mesh, **options)
     found = mine.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
+    of_source, of_target = [*source_ids.values()], [*target_ids.values()]
     pairs = {}
     for i, j, score in zip(found.source, found.target, found.scores, strict=True):
-        _, source_text = source[i]
-        _, target_text = target[j]
-        pair = (source_ids[source_text], target_ids[target_text])
+        pair = (of_source[i], of_target[j])
         # A sentence of two ids is scored under neither: the gold has but one of them.
         if None not in pair and score > 0:
             pairs[pair] = float(score)
     return pairs
 
 
-def _unified(rows: Sequence[Pair]) -> tuple[dict[str, str | None], tuple[Pair, ...]]:
-    """({sentence: its id, None of one that is there twice}, the first of equal sentences)."""
-    first: dict[str, str] = {}
+def _unified(rows: Sequence[Pair]) -> dict[str, str | None]:
+    """{sentence: its id}, None of one that is there twice: the gold may mean either."""
     ids: dict[str, str | None] = {}
     for id_, text in rows:
-        text = text.strip()
-        if not text:
-            continue
-        if text in first:
-            # Which of the two the gold means cannot be told.
-            ids[text] = None
-            continue
-        first[text] = id_
-        ids[text] = id_
-    return ids, tuple((id_, text) for text, id_ in first.items())
+        if text := text.strip():
+            ids[text] = None if text in ids else id_
+    return ids
 
 
 def tune_threshold(mined: Mapping[Pair, float], gold: Collection[Pair]) -> float:
@@ -123,10 +91,8 @@ def tune_threshold(mined: Mapping[Pair, float], gold: Collection[Pair]) -> float
         if f1 <= best:
             continue
         best = f1
-        threshold = score
-        if kept < len(items):
-            # `kept` counts from 1: the pair of this index is the next.
-            threshold = (score + items[kept][1]) / 2
+        # `kept` counts from 1: the pair of this index is the next.
+        threshold = (score + items[kept][1]) / 2 if kept < len(items) else score
     return threshold
 
 
@@ -137,23 +103,16 @@ def kept(mined: Mapping[Pair, float], threshold: float) -> list[Pair]:
 
 
 def predict_mining(
-    model,
-    params,
-    test: Bitext,
-    dev: Bitext,
-    vocabulary,
-    language: str,
-    languages: Sequence[str],
+    model, params, test: Bitext, dev: Bitext, vocabulary, language: str, languages: Sequence[str],
     **options: Any,
-) -> Mining:
+) -> Mining:  # fmt: skip
     """The pairs of `test` from the threshold on that is best on `dev`, which has gold; where both
     are one set, its F1 flatters. options, errors: see `mine_pairs`."""
     if not dev.gold:
         raise UserError(f"{language}: the dev set has no gold pairs to tune the threshold on")
-    on_dev = mine_pairs(model, params, dev, vocabulary, language, languages, **options)
+    of = vocabulary, language, languages
+    on_dev = mine_pairs(model, params, dev, *of, **options)
     threshold = tune_threshold(on_dev, dev.gold)
     # Where both are one set it is not embedded twice.
-    mined = on_dev
-    if test is not dev:
-        mined = mine_pairs(model, params, test, vocabulary, language, languages, **options)
+    mined = on_dev if test is dev else mine_pairs(model, params, test, *of, **options)
     return Mining(kept(mined, threshold), threshold)

@@ -19,8 +19,6 @@ from xlingjax.training.evaluator import Evaluator
 
 FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
 """What a reader calls them."""
-FEW_PAIRS = 1_000
-"""Of a language, with which `own_text` has not passed TF-IDF (docs/results/defaults.md)."""
 
 
 def _vectoriser(**options):
@@ -89,91 +87,50 @@ def floors(
     Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor:
     raw_en_to_xx, mean over its languages}}.
     """
-    return _with_means(_spelling(test), _linear(test, train or {}, dimensions, limit))
-
-
-def _spelling(test: Mapping[str, Pairs]) -> dict[str, dict[str, float]]:
-    return {language: char_tfidf(pairs) for language, pairs in test.items()}
-
-
-def _linear(
-    test: Mapping[str, Pairs], train: Mapping[str, Pairs], dimensions: int, limit: int
-) -> dict[str, dict[str, float]]:
-    found = {}
-    for language, pairs in test.items():
-        # One pair spans no space.
-        if language in train and len(train[language]) > 1:
-            found[language] = lsi(pairs, train[language], dimensions, limit)
-    return found
-
-
-def _with_means(
-    spelling: Mapping[str, Mapping[str, float]], linear: Mapping[str, Mapping[str, float]]
-) -> dict[str, Any]:
-    out: dict[str, Any] = {"char_tfidf": spelling, "lsi": linear}
-    return out | {"mean": {name: _mean(scores) for name, scores in out.items() if scores}}
-
-
-def _mean(by_language: Mapping[str, Mapping[str, float]]) -> float:
-    return float(np.mean([scores["raw_en_to_xx"] for scores in by_language.values()]))
+    train = train or {}
+    found: dict[str, Any] = {
+        "char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()},
+        "lsi": {
+            language: lsi(pairs, train[language], dimensions, limit)
+            for language, pairs in test.items()
+            # One pair spans no space.
+            if language in train and len(train[language]) > 1
+        },
+    }
+    means = {}
+    for floor, of in found.items():
+        if of:
+            means[floor] = float(np.mean([scores["raw_en_to_xx"] for scores in of.values()]))
+    return found | {"mean": means}
 
 
 def verdict(retrieval: float, means: Mapping[str, float]) -> str:
     """A line: which floors a run's retrieval is above. retrieval: raw en to xx at the best layer,
     mean over languages, 0..1; means: that of each floor."""
-    said = f"retrieval {100 * retrieval:.1f} %"
-    names = {floor: f"{FLOORS[floor]} {100 * value:.1f} %" for floor, value in means.items()}
-    passed = [names[floor] for floor, value in means.items() if retrieval > value]
-    missed = [names[floor] for floor, value in means.items() if retrieval <= value]
+    named: dict[str, list[str]] = {"above": [], "not above": []}
+    for floor, value in means.items():
+        place = "above" if retrieval > value else "not above"
+        named[place].append(f"{FLOORS[floor]} {100 * value:.1f} %")
+    said = [f"{place} {', '.join(names)}" for place, names in named.items() if names]
+    line = f"retrieval {100 * retrieval:.1f} % is {', '.join(said)}"
     if retrieval <= means["char_tfidf"]:
-        return (
-            f"{said} is not above {', '.join(missed)}: these vectors find fewer translations than"
-            " shared spelling does; more steps (TRAIN_STEPS, --hours) or more pairs may help"
+        line += (
+            ": these vectors find fewer translations than shared spelling does; more steps"
+            " (TRAIN_STEPS, --hours) or more pairs may help"
         )
-    if missed:
-        return f"{said} is above {', '.join(passed)}, not above {', '.join(missed)}"
-    return f"{said} is above {', '.join(passed)}"
+    return line
 
 
 @dataclass
 class RetrievalFloors(Evaluator):
-    """The floors as an evaluator beside a `RetrievalEvaluator` on the same pairs; each is computed
-    when it is first asked for, then repeated.
-    """
+    """The floors as an evaluator beside a `RetrievalEvaluator` on the same pairs, computed once."""
 
     test: Mapping[str, Pairs]
     train: Mapping[str, Pairs] | None = None
-    dimensions: int = 300
-    limit: int = 20000
     name: str = "retrieval_floors"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         return {"kind": "floors"} | self._floors
-
-    def bar(self) -> str:
-        """Of TF-IDF alone: LSI takes too long to begin with."""
-        counts = {language: len(pairs) for language, pairs in self.test.items()}
-        chance = float(np.mean([1 / count for count in counts.values()]))
-        return (
-            f"retrieval, to be passed: {FLOORS['char_tfidf']} {100 * _mean(self._spelling):.1f} %,"
-            f" chance {100 * chance:.1f} %"
-        )
-
-    def doubt(self, pairs: Mapping[str, int]) -> str:
-        few = {}
-        for language in self.test:
-            for name, count in pairs.items():
-                of_it = name.startswith(f"{language}-") or name.endswith(f"-{language}")
-                if of_it and count < FEW_PAIRS:
-                    few[name] = count
-        if not few:
-            return ""
-        least = min(few, key=lambda name: few[name])
-        return (
-            f"retrieval is not likely to pass {FLOORS['char_tfidf']}: {few[least]:,} pairs of"
-            f" {least} are few (docs/results/defaults.md); more pairs, or a released encoder"
-            " (`xlingjax import`, `adapt`), may help"
-        )
 
     def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:
         for found in values.values():
@@ -182,10 +139,5 @@ class RetrievalFloors(Evaluator):
         return ""
 
     @functools.cached_property
-    def _spelling(self) -> dict[str, dict[str, float]]:
-        return _spelling(self.test)
-
-    @functools.cached_property
     def _floors(self) -> dict[str, Any]:
-        linear = _linear(self.test, self.train or {}, self.dimensions, self.limit)
-        return _with_means(self._spelling, linear)
+        return floors(self.test, self.train)

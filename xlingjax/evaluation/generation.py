@@ -3,6 +3,7 @@ references."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -53,34 +54,29 @@ def heldout(
         if not {*pair.languages} <= {*languages}:
             continue
         files.setdefault(language_name(pair.languages), str(pair.first.path))
-        there = sides.setdefault(pair.languages, [])
-        back = sides.setdefault(pair.languages[::-1], []) if pair.translates else []
-        for first, second in pair.lines():
-            # A source without a reference cannot be scored, and a blank one writes nothing.
-            if first and second:
-                there.append((first, second))
-                back.append((second, first))
-    sets = []
+        # A source without a reference cannot be scored, and a blank one writes nothing.
+        lines = [line for line in pair.lines() if all(line)]
+        sides.setdefault(pair.languages, []).extend(lines)
+        if pair.translates:
+            sides.setdefault(pair.languages[::-1], []).extend(line[::-1] for line in lines)
+    sets = {}
     for (source, target), lines in sorted(sides.items()):
         if lines:
             sources, references = zip(*lines[: limit or None], strict=True)
             file = files[language_name((source, target))]
-            sets.append(Heldout(source, target, sources, references, file))
-    known = [one.name for one in sets]
+            one = Heldout(source, target, sources, references, file)
+            sets[one.name] = one
     for name in directions:
-        if name not in known:
+        if name not in sets:
             raise UserError(
-                f"held-out pairs: none for {name!r}; there are {', '.join(known) or 'none'}"
+                f"held-out pairs: none for {name!r}; there are {', '.join(sets) or 'none'}"
             )
     if not sets:
-        found: set[str] = set()
-        for pair in pairs:
-            found.update(pair.languages)
         raise UserError(
             "held-out pairs: no line with text on both sides in the run's languages,"
-            f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}"
+            f" {', '.join(languages)}"
         )
-    return sets if not directions else [one for one in sets if one.name in directions]
+    return [one for name, one in sets.items() if not directions or name in directions]
 
 
 @dataclass
@@ -119,12 +115,10 @@ class GenerationScore(Evaluator):
             wrong_language_rate(one.references[:1], one.target, self.texts)
 
     def held_out(self) -> list[HeldOut]:
-        found = []
-        for one in self.sets:
-            lines = (one.sources, one.references)
-            languages = (one.source, one.target)
-            found.append(HeldOut.of(one.file, languages, lines))
-        return found
+        return [
+            HeldOut.of(one.file, (one.source, one.target), (one.sources, one.references))
+            for one in self.sets
+        ]
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         generator = Generator(
@@ -138,49 +132,36 @@ class GenerationScore(Evaluator):
             # A held-out line that is too long must not end a training; how many there are is told.
             truncate=True,
         )
-        values: dict[str, Any] = {"kind": "generation"}
-        for metric in METRICS:
-            values[metric] = {}
-        values |= {"signatures": {}, "lines": {}, "truncated": 0, "samples": []}
+        values: dict[str, Any] = {metric: {} for metric in METRICS}
+        values |= {"kind": "generation", "signatures": {}, "lines": {}, "truncated": 0}
+        values["samples"] = []
         for one in self.sets:
             # One generator for all sets, so that programs are compiled once.
             made = generator.generate(one.sources, one.source, one.target)
             outputs = [best.text for best, *_ in made]
             scores = score(outputs, one.references, one.target, self.lowercase, self.texts)
-            for metric in METRICS:
-                values[metric][one.name] = scores[metric]
-            values["signatures"][one.name] = scores["signatures"]
+            for name in (*METRICS, "signatures"):
+                values[name][one.name] = scores[name]
             values["lines"][one.name] = len(outputs)
-            for line in one.sources:
-                # With the tokens that open and close it.
-                tokens = len(self.vocabulary.encode(line)) + 2
-                values["truncated"] += tokens > generator.longest_source
-            for number, output in enumerate(outputs[: self.samples]):
-                values["samples"].append(
-                    {
-                        "direction": one.name,
-                        "source": one.sources[number],
-                        "reference": one.references[number],
-                        "output": output,
-                    }
-                )
+            # With the tokens that open and close it.
+            lengths = [len(self.vocabulary.encode(line)) + 2 for line in one.sources]
+            values["truncated"] += sum(length > generator.longest_source for length in lengths)
+            keys = ("source", "reference", "output")
+            shown = zip(one.sources, one.references, outputs, strict=True)
+            for texts in islice(shown, self.samples):
+                sample = dict(zip(keys, texts, strict=True))
+                values["samples"].append({"direction": one.name} | sample)
         return values | self._means(values)
 
     def _means(self, values: Mapping[str, Any]) -> dict[str, float]:
-        means = {}
-        for metric in METRICS:
-            by_direction = values[metric]
-            means[f"{metric}_mean"] = float(np.mean([*by_direction.values()]))
-            if not self.trained_on:
-                continue
-            trained, others = [], []
-            for name, value in by_direction.items():
-                if name in self.trained_on:
-                    trained.append(value)
-                else:
-                    others.append(value)
-            if trained:
-                means[f"{metric}_trained"] = float(np.mean(trained))
-            if others:
-                means[f"{metric}_others"] = float(np.mean(others))
-        return means
+        names = [one.name for one in self.sets]
+        groups = {"mean": names}
+        if self.trained_on:
+            groups["trained"] = [name for name in names if name in self.trained_on]
+            groups["others"] = [name for name in names if name not in self.trained_on]
+        return {
+            f"{metric}_{group}": float(np.mean([values[metric][name] for name in of]))
+            for metric in METRICS
+            for group, of in groups.items()
+            if of
+        }

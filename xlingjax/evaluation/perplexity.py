@@ -51,18 +51,24 @@ def text_rows(
     return _rows(chunks, None, vocabulary, length, (language_id, 0))
 
 
+def language_id(language: str, languages: Sequence[str], where: Any) -> int:
+    """Its number among the run's. Raises UserError where it is none of them."""
+    if language not in languages:
+        raise UserError(
+            f"{where}: language {language!r} is not one of the run's ({', '.join(languages)})"
+        )
+    return list(languages).index(language)
+
+
 def rows_of_text(
     text: Text, language: str, languages: Sequence[str], vocabulary, length: int, limit: int
 ) -> Rows:
     """`text_rows` of a file. Raises UserError: not a language of the run, no sentences."""
-    if language not in languages:
-        raise UserError(
-            f"{text.path}: language {language!r} is not one of the run's ({', '.join(languages)})"
-        )
+    index = language_id(language, languages, text.path)
     sentences = list(text.lines())
     if not any(sentences):
         raise UserError(f"{text.path}: no sentences to measure perplexity on")
-    return text_rows(sentences, vocabulary, length, list(languages).index(language), limit)
+    return text_rows(sentences, vocabulary, length, index, limit)
 
 
 def sentence_rows(
@@ -71,15 +77,10 @@ def sentence_rows(
     """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out,
     `limit` > 0 bounds the rows.
     """
-    rows = []
-    for text in sentences:
-        if not text.strip():
-            continue
-        row = [vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id]
-        if len(row) <= length:
-            rows.append(row)
+    written = filter(str.strip, sentences)
+    rows = [[vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id] for text in written]
     # After long ones are left out, so that the limit counts what is measured.
-    rows = rows[: limit or None]
+    rows = [row for row in rows if len(row) <= length][: limit or None]
     return _rows(rows, None, vocabulary, length, (language_id, 0))
 
 
@@ -117,12 +118,7 @@ def pair_rows(
 
 
 def _rows(
-    first,
-    second,
-    vocabulary,
-    length: int,
-    language_ids: tuple[int, int],
-    reset_positions: bool = True,
+    first, second, vocabulary, length: int, language_ids: tuple[int, int], reset_positions=True
 ) -> Rows:
     if second is None:
         # A single text is a pair whose second side is empty.
@@ -133,19 +129,17 @@ def _rows(
     valid_BL = column_L < end_B1
     side_BL = valid_BL & (column_L >= turn_B1)
     # Ids alone have a padding of their own; the other fields are 0 there.
-    input_ids = np.full(valid_BL.shape, vocabulary.pad_id, np.int32)
+    input_ids = np.full(valid_BL.shape, vocabulary.pad_id)
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
         input_ids[row, : len(x) + len(y)] = [*x, *y]
     fields = {
+        "input_ids": input_ids,
         "position_ids": (column_L - turn_B1 * (side_BL & reset_positions)) * valid_BL,
         "language_ids": np.where(side_BL, language_ids[1], language_ids[0]) * valid_BL,
         "pack_ids": valid_BL,
         "sides": side_BL,
     }
-    rows = {"input_ids": input_ids}
-    for name, values in fields.items():
-        rows[name] = values.astype(np.int32)
-    return rows
+    return {name: values.astype(np.int32) for name, values in fields.items()}
 
 
 def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | None = None) -> Rows:
@@ -188,27 +182,21 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
 def same_slots(parts: Sequence[Rows]) -> list[Rows]:
     """Each with as many prediction slots as the widest, so that they share batches and
     compilations."""
-    # CLM predicts at every column and has no slots.
-    if "masked_positions" not in parts[0]:
-        return list(parts)
-    slots = max(rows["masked_positions"].shape[1] for rows in parts)
-    return [_with_slots(rows, slots) for rows in parts]
-
-
-def _with_slots(rows: Rows, slots: int) -> Rows:
-    wider = dict(rows)
-    for name, values in rows.items():
-        if name.startswith("masked_"):
-            wider[name] = np.pad(values, [(0, 0), (0, slots - values.shape[1])])
+    most = max(rows["masked_weights"].shape[1] for rows in parts)
+    wider = []
+    for rows in parts:
+        more = [(0, 0), (0, most - rows["masked_weights"].shape[1])]
+        slots = {name: of for name, of in rows.items() if name.startswith("masked_")}
+        wider.append(rows | {name: np.pad(of, more) for name, of in slots.items()})
     return wider
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """All rows, one part after the other."""
-    whole = {}
-    for name in parts[0]:
-        whole[name] = np.concatenate([rows[name] for rows in parts])
-    return whole
+    # CLM predicts at every column and has no slots.
+    if "masked_weights" in parts[0]:
+        parts = same_slots(parts)
+    return {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
 
 
 def hide_partner(rows: Rows) -> Rows:
@@ -252,18 +240,12 @@ def scores(
         right_G += np.asarray(sums["accuracy"][0], np.float64)
         count_G += np.asarray(sums["loss"][1], np.float64)
     perplexities, accuracies = {}, {}
-    for i, language in enumerate(languages):
-        if count_G[i] == 0:
-            continue
-        # Past e^100 a perplexity says no more than "infinite", and JSON has no infinity.
-        perplexities[language] = math.exp(min(nll_G[i] / count_G[i], 100.0))
-        accuracies[language] = float(right_G[i] / count_G[i])
+    for language, nll, right, count in zip(languages, nll_G, right_G, count_G, strict=True):
+        if count:
+            # Past e^100 a perplexity says no more than "infinite", and JSON has no infinity.
+            perplexities[language] = math.exp(min(nll / count, 100.0))
+            accuracies[language] = float(right / count)
     return perplexities, accuracies
-
-
-def perplexity(*args, **options) -> dict[str, float]:
-    """The perplexities of `scores`."""
-    return scores(*args, **options)[0]
 
 
 def mean(by_language: Mapping[str, float]) -> float:
@@ -303,7 +285,7 @@ class TextPerplexity(Evaluator):
             if not self.causal:
                 rows = mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
             parts.append(rows)
-        self._rows = joined(same_slots(parts))
+        self._rows = joined(parts)
 
     def held_out(self) -> list[HeldOut]:
         return [
@@ -314,9 +296,8 @@ class TextPerplexity(Evaluator):
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         # Made here: a run may have trained by another objective, and figures must compare.
         objective = CLM() if self.causal else MLM()
-        options = {"batch_size": self.batch_size, "mesh": mesh}
         of = model, params, objective, self._rows, self.languages
-        values, right = scores(*of, **options)
+        values, right = scores(*of, batch_size=self.batch_size, mesh=mesh)
         return {
             "kind": "perplexity",
             "by_language": values,
@@ -349,25 +330,11 @@ class TranslationPerplexity(Evaluator):
     def __post_init__(self):
         made: dict[str, Rows] = {}
         for language, pairs in self.pairs.items():
-            for needed in (language, PIVOT):
-                if needed not in self.languages:
-                    raise UserError(
-                        f"{language}-{PIVOT} pairs: {needed!r} is not one of the run's languages "
-                        f"({', '.join(self.languages)})"
-                    )
-            first = list(self.languages).index(language)
-            second = list(self.languages).index(PIVOT)
-            rows = pair_rows(
-                pairs,
-                self.vocabulary,
-                self.length,
-                (first, second),
-                self.limit,
-                self.reset_positions,
-            )
-            made[f"{language}-{PIVOT}"] = mask_for_validation(
-                rows, self.vocabulary.mask_id, self.seed
-            )
+            name = f"{language}-{PIVOT}"
+            codes = language, PIVOT
+            ids = tuple(language_id(code, self.languages, f"{name} pairs") for code in codes)
+            of = pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions
+            made[name] = mask_for_validation(pair_rows(*of), self.vocabulary.mask_id, self.seed)
         self._rows = dict(zip(made, same_slots([*made.values()]), strict=True))
 
     def held_out(self) -> list[HeldOut]:
@@ -379,19 +346,11 @@ class TranslationPerplexity(Evaluator):
         out: dict[str, Any] = {"kind": "translation_perplexity"}
         for kind, parts in (("visible", visible), ("hidden", hidden)):
             # Hidden and visible ask for the same words, so they are compared pair by pair.
-            by_pair, means = {}, {}
+            by_pair = {}
             for name, rows in parts.items():
-                by_pair[name] = perplexity(
-                    model,
-                    params,
-                    TLM(),
-                    rows,
-                    self.languages,
-                    batch_size=self.batch_size,
-                    mesh=mesh,
-                )
-                means[name] = mean(by_pair[name])
+                of = model, params, TLM(), rows, self.languages
+                by_pair[name], _ = scores(*of, batch_size=self.batch_size, mesh=mesh)
             out[kind] = by_pair
             # First over both sides of a pair, then over pairs.
-            out[f"{kind}_mean"] = mean(means)
+            out[f"{kind}_mean"] = mean({name: mean(of) for name, of in by_pair.items()})
         return out

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.features import special_row
 from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError, require_choice
 from xlingjax.evaluation.perplexity import (
@@ -15,10 +16,8 @@ from xlingjax.evaluation.perplexity import (
     mask_for_validation,
     mean,
     rows_of_text,
-    same_slots,
     scores,
 )
-from xlingjax.evaluation.pseudo_tokens import offsets_of, placeholder_count, with_placeholders
 from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.preprocessors.ernie_m import PLACEMENTS
 from xlingjax.training.evaluator import Evaluator
@@ -36,7 +35,7 @@ class PseudoPerplexity(Evaluator):
     alone. placement, reset_positions: as in `BtmlmFeatures`.
 
     Values: {"share_0.05": mean perplexity over languages, ..., "by_language": {"0.05": {language:
-    perplexity}}}. Raises UserError for shares that are none and for a text without sentences.
+    perplexity}}}. Raises UserError for a text without sentences.
     """
 
     texts: Mapping[str, Text]
@@ -56,12 +55,6 @@ class PseudoPerplexity(Evaluator):
 
     def __post_init__(self):
         require_choice(self, PLACEMENTS, "placement", "btmlm: ")
-        for share in self.shares:
-            if not 0 <= share < 1:
-                raise UserError(
-                    f"PSEUDO_SHARES: {share:g} is no share: give numbers from 0 to below 1, like"
-                    " 0,0.05,0.1"
-                )
         most = max(self.most, *self.shares)
         # As much text as fits beside the most pseudo tokens: all shares read the same.
         text = self.length - 1
@@ -79,7 +72,7 @@ class PseudoPerplexity(Evaluator):
         if not parts:
             raise UserError("PSEUDO_SHARES: HELDOUT_TEXT has no text in a language of the run")
         self._text = joined(parts)
-        self._masked = joined(same_slots(masked))
+        self._masked = joined(masked)
 
     def _draw(self, language: str, rows: Rows) -> None:
         """For each row the order in which its places are taken, and the language."""
@@ -111,23 +104,71 @@ class PseudoPerplexity(Evaluator):
         width = self._text["input_ids"].shape[1]
         ids_BL = row["input_ids"].copy()
         ids_BL[:, :width] = self._masked["input_ids"]
-        names = ("masked_positions", "masked_targets", "masked_weights")
-        slots = {name: self._masked[name] for name in names}
+        slots = {name: of for name, of in self._masked.items() if name.startswith("masked_")}
         return {**row, "input_ids": ids_BL, **slots}
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         values: dict[str, Any] = {"kind": "pseudo_perplexity"}
         by_language = {}
         for share in self.shares:
-            found, _ = scores(
-                model,
-                params,
-                self.objective,
-                self.rows(share),
-                self.languages,
-                batch_size=self.batch_size,
-                mesh=mesh,
-            )
+            of = model, params, self.objective, self.rows(share), self.languages
+            found, _ = scores(*of, batch_size=self.batch_size, mesh=mesh)
             values[f"share_{share:g}"] = mean(found)
             by_language[f"{share:g}"] = found
         return {**values, "by_language": by_language}
+
+
+def with_placeholders(
+    text: Rows,
+    offsets: Sequence[np.ndarray],
+    targets: Sequence[int],
+    vocabulary: Any,
+    reset_positions: bool,
+    places: int,
+) -> Rows:
+    """The rows that `BtmlmFeatures` makes, nothing of the text masked.
+
+    offsets: of each row's pseudo tokens, sorted; targets: their language ids; places: columns
+    behind the text, at least as many as a row's pseudo tokens.
+    """
+    width = text["pack_ids"].shape[1]
+    counts_B1 = np.array([[len(chosen)] for chosen in offsets])
+    used_BP = np.arange(places) < counts_B1
+    offset_BP = np.zeros(used_BP.shape, int)
+    for row, chosen in enumerate(offsets):
+        offset_BP[row, : len(chosen)] = chosen
+    # Positions run on behind the sentence, unless each text starts from 0 again.
+    base_B1 = text["pack_ids"].sum(axis=1, keepdims=True)
+    if reset_positions:
+        base_B1 = np.zeros_like(base_B1)
+    behind = {
+        "input_ids": np.where(used_BP, vocabulary.mask_id, vocabulary.pad_id),
+        "position_ids": np.where(used_BP, base_B1 + offset_BP, 0),
+        "language_ids": np.where(used_BP, np.array(targets)[:, None], 0),
+        "pack_ids": used_BP,
+        "sides": used_BP,
+    }
+    row = {
+        name: np.concatenate([text[name], columns], axis=1).astype(np.int32)
+        for name, columns in behind.items()
+    }
+    special = special_row(vocabulary.special_ids, "pseudo tokens")
+    return row | {
+        "original_ids": row["input_ids"],
+        "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
+        "special_ids": np.tile(special, (len(used_BP), 1)),
+        "pseudo_positions": np.where(used_BP, width + np.arange(places), 0).astype(np.int32),
+        "pseudo_weights": used_BP.astype(np.float32),
+    }
+
+
+def offsets_of(order: np.ndarray, count: int, placement: str) -> np.ndarray:
+    """Of so many pseudo tokens, sorted, as `BtmlmFeatures` places them; of scattered ones the first
+    places of an order drawn before."""
+    return np.arange(count) if placement == "behind" else np.sort(order[:count])
+
+
+def placeholder_count(proportion: float, tokens: int) -> int:
+    """Pseudo tokens of a text, as `BtmlmFeatures` counts them."""
+    # Less a little: a product may come out above a whole number, as 0.07 x 100 does.
+    return int(np.ceil(proportion * tokens - 1e-6))

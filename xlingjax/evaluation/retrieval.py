@@ -8,7 +8,7 @@ constant offset; raw scores measure that offset too, centred ones do not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,8 @@ from jax.sharding import Mesh
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
 from xlingjax.data.overlap import HeldOut
-from xlingjax.errors import UserError
-from xlingjax.inference.encode import BUCKETS, embed_texts, longest_row
+from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
-from xlingjax.runtime.machine import is_primary
 from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
@@ -49,14 +47,12 @@ def score_layer(
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
     0..1."""
     # Each side about its own mean: what sets the languages apart is gone.
-    centred_english_SD = english_SD - english_SD.mean(axis=0)
-    centred_foreign_SD = foreign_SD - foreign_SD.mean(axis=0)
-    return {
-        "raw_en_to_xx": accuracy(english_SD, foreign_SD, mesh),
-        "raw_xx_to_en": accuracy(foreign_SD, english_SD, mesh),
-        "centred_en_to_xx": accuracy(centred_english_SD, centred_foreign_SD, mesh),
-        "centred_xx_to_en": accuracy(centred_foreign_SD, centred_english_SD, mesh),
-    }
+    centred = [side_SD - side_SD.mean(axis=0) for side_SD in (english_SD, foreign_SD)]
+    scores = {}
+    for kind, (english, foreign) in {"raw": (english_SD, foreign_SD), "centred": centred}.items():
+        scores[f"{kind}_en_to_xx"] = accuracy(english, foreign, mesh)
+        scores[f"{kind}_xx_to_en"] = accuracy(foreign, english, mesh)
+    return scores
 
 
 def mean_by_layer(
@@ -64,13 +60,12 @@ def mean_by_layer(
 ) -> dict[str, dict[str, float]]:
     """{language: {layer: scores}} -> {layer: scores}, the plain mean over languages."""
     tables = list(by_language.values())
-    means: dict[str, dict[str, float]] = {}
-    for layer in tables[0]:
-        means[layer] = {}
-        for score in SCORES:
-            values = [table[layer][score] for table in tables]
-            means[layer][score] = float(np.mean(values))
-    return means
+    return {
+        layer: {
+            score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES
+        }
+        for layer in tables[0]
+    }
 
 
 def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
@@ -82,32 +77,16 @@ def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
 
 
-def language_similarity(centroids: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Cosine of the languages' mean vectors: {"languages": [...], "cosine": [[...]]}."""
-    names = sorted(centroids)
-    rows = np.stack([centroids[name] for name in names])
-    # Centroids of one model lie close together: float32 would round their differences away.
-    table = unit_rows(rows.astype(np.float64))
-    return {"languages": names, "cosine": np.round(table @ table.T, 4).tolist()}
+@dataclass
+class RetrievalEvaluator(Evaluator):
+    """Retrieval as an evaluator of the training loop.
 
+    pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a
+    language cost a few seconds. Fewer pairs are an easier search, so figures compare only at equal
+    `pairs`, which the result states. prefix: text before every sentence.
 
-def evaluate_retrieval(
-    model,
-    params,
-    pairs: Mapping[str, Pairs],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    poolings: Sequence[str] = ("mean",),
-    max_length: int = 0,
-    tokens_per_batch: int = 4096,
-    mesh=None,
-    prefix: str = "",
-) -> dict[str, Any]:
-    """Every language, layer and pooling. Accuracies in 0..1; layer "0" is the embedding output.
-    prefix: text before every sentence.
-
-    Returns
+    Values, of every language, layer and pooling, accuracies in 0..1 (layer "0" is the embedding
+    output):
 
     - prefix: where there is one
     - cut: {language: sentences of its pairs, of both sides, that are longer than `max_length`},
@@ -116,97 +95,10 @@ def evaluate_retrieval(
     - by_language: {pooling: {language: {layer: `SCORES`}}}
     - by_layer: {pooling: {layer: the same four, mean over languages}}
     - best: {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best for it
-    - similarity: cosine of language centroids under the first pooling, at the layer best for
-      raw_en_to_xx
 
     and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred
     (en_to_xx, mean over languages, best layer), retrieval_mean_xx_to_en and
     retrieval_mean_centred_xx_to_en, retrieval_best_layer.
-    """
-    if not pairs:
-        raise UserError("retrieval: no pairs to search")
-    tables: dict[str, dict] = {pooling: {} for pooling in poolings}
-    sums: dict[str, np.ndarray] = {}
-    counts: dict[str, int] = {}
-    cuts: dict[str, int] = {}
-    for language, aligned in pairs.items():
-        sides = []
-        cut: list[int] = []
-        for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
-            of = model, params, texts, name, languages, vocabulary
-            states_PNSD = embed_texts(
-                *of,
-                poolings,
-                mesh=mesh,
-                prefix=prefix,
-                max_length=max_length or BUCKETS[-1],
-                cut=cut,
-                tokens_per_batch=tokens_per_batch,
-            )
-            # Only sums are kept of the states, which may fill the memory.
-            sums[name] = sums.get(name, 0) + states_PNSD[0].sum(axis=1)
-            counts[name] = counts.get(name, 0) + len(texts)
-            sides.append(states_PNSD)
-        if cut:
-            cuts[language] = len(cut)
-        english_PNSD, foreign_PNSD = sides
-        for p, pooling in enumerate(poolings):
-            tables[pooling][language] = _score_layers(english_PNSD[p], foreign_PNSD[p], mesh)
-    by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
-    best = {pooling: _best_of_scores(layers) for pooling, layers in by_layer.items()}
-    # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
-    head = best[poolings[0]]
-    layer = head["raw_en_to_xx"]["layer"]
-    centroids = {name: total[layer] / counts[name] for name, total in sums.items()}
-    # Plain figures stand on top, where BEST_METRIC and the log find them.
-    details: dict[str, Any] = {"kind": "retrieval"}
-    if prefix:
-        details["prefix"] = prefix
-    if cuts:
-        details["cut"] = cuts
-    return details | {
-        "retrieval_mean": head["raw_en_to_xx"]["value"],
-        "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
-        "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
-        "retrieval_mean_centred_xx_to_en": head["centred_xx_to_en"]["value"],
-        "retrieval_best_layer": layer,
-        "retrieval_best_layer_centred": head["centred_en_to_xx"]["layer"],
-        "pairs": {language: len(aligned) for language, aligned in pairs.items()},
-        "by_language": tables,
-        "by_layer": by_layer,
-        "best": best,
-        "similarity": {"layer": layer} | language_similarity(centroids),
-    }
-
-
-def _score_layers(
-    english_NSD: np.ndarray, foreign_NSD: np.ndarray, mesh: Mesh | None
-) -> dict[str, dict[str, float]]:
-    """{layer: `SCORES`} of one language under one pooling."""
-    table = {}
-    sides = zip(english_NSD, foreign_NSD, strict=True)
-    for layer, (english_SD, foreign_SD) in enumerate(sides):
-        # Names of layers are texts, as they come back from JSON.
-        table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
-    return table
-
-
-def _best_of_scores(by_layer: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Any]]:
-    """{score: {"layer": n, "value": x}}, each at the layer best for it."""
-    best = {}
-    for score in SCORES:
-        at = best_layer(by_layer, score)
-        best[score] = {"layer": int(at), "value": by_layer[at][score]}
-    return best
-
-
-@dataclass
-class RetrievalEvaluator(Evaluator):
-    """Retrieval as an evaluator of the training loop.
-
-    pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a
-    language cost a few seconds. Fewer pairs are an easier search, so figures compare only at equal
-    `pairs`, which the result states.
     """
 
     pairs: Mapping[str, Pairs]
@@ -215,34 +107,57 @@ class RetrievalEvaluator(Evaluator):
     poolings: Sequence[str] = ("mean",)
     max_length: int = 128
     tokens_per_batch: int = 4096
-    name: str = field(default="retrieval")
+    name: str = "retrieval"
     prefix: str = ""
-    """Text before every sentence."""
-    _said: bool = field(default=False, init=False, compare=False)
-    """That sentences were cut."""
 
     def held_out(self) -> list[HeldOut]:
         return held_out(self.pairs)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        values = evaluate_retrieval(
-            model,
-            params,
-            self.pairs,
-            self.vocabulary,
-            self.languages,
-            poolings=self.poolings,
-            max_length=self.max_length,
-            tokens_per_batch=self.tokens_per_batch,
-            mesh=mesh,
-            prefix=self.prefix,
-        )
-        if "cut" in values and is_primary() and not self._said:
-            # Once: each evaluation of a training cuts the same.
-            self._said = True
-            each = [f"{count} of {code}" for code, count in values["cut"].items()]
-            print(
-                f"{self.name}: sentences of pairs cut to"
-                f" {longest_row(model, self.max_length or BUCKETS[-1])} tokens: {', '.join(each)}"
-            )
-        return values
+        tables: dict[str, dict] = {pooling: {} for pooling in self.poolings}
+        cuts: dict[str, int] = {}
+        for language, aligned in self.pairs.items():
+            sides = []
+            cut: list[int] = []
+            for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
+                states_PNSD = embed_texts(
+                    *(model, params, texts, name, self.languages, self.vocabulary, self.poolings),
+                    mesh=mesh,
+                    prefix=self.prefix,
+                    max_length=self.max_length,
+                    cut=cut,
+                    tokens_per_batch=self.tokens_per_batch,
+                )
+                sides.append(states_PNSD)
+            if cut:
+                cuts[language] = len(cut)
+            for pooling, english_NSD, foreign_NSD in zip(self.poolings, *sides, strict=True):
+                layers = zip(english_NSD, foreign_NSD, strict=True)
+                # Names of layers are texts, as they come back from JSON.
+                tables[pooling][language] = {
+                    str(layer): score_layer(*states, mesh) for layer, states in enumerate(layers)
+                }
+        by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
+        best: dict[str, dict[str, dict[str, Any]]] = {}
+        for pooling, scores in by_layer.items():
+            at = {score: best_layer(scores, score) for score in SCORES}
+            best[pooling] = {
+                score: {"layer": int(layer), "value": scores[layer][score]}
+                for score, layer in at.items()
+            }
+        # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
+        head = best[self.poolings[0]]
+        layer = head["raw_en_to_xx"]["layer"]
+        values: dict[str, Any] = {"kind": "retrieval", "prefix": self.prefix, "cut": cuts}
+        return {name: value for name, value in values.items() if value} | {
+            "retrieval_mean": head["raw_en_to_xx"]["value"],
+            "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
+            "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
+            "retrieval_mean_centred_xx_to_en": head["centred_xx_to_en"]["value"],
+            "retrieval_best_layer": layer,
+            "retrieval_best_layer_centred": head["centred_en_to_xx"]["layer"],
+            "pairs": {language: len(aligned) for language, aligned in self.pairs.items()},
+            "by_language": tables,
+            "by_layer": by_layer,
+            "best": best,
+        }

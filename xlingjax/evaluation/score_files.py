@@ -1,6 +1,5 @@
 """Prediction files of a benchmark against its gold files: `xlingjax score`."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from xlingjax.evaluation.metrics.averages import (
     AVERAGES,
     averaged_languages,
     groups,
-    overall,
+    mean,
     task_metrics,
     task_score,
 )
-from xlingjax.evaluation.metrics.registry import METRICS, find_metric
+from xlingjax.evaluation.metrics.registry import METRICS, scored
 from xlingjax.evaluation.submissions import (
     check_labels,
     prediction_path,
@@ -27,7 +26,6 @@ from xlingjax.evaluation.submissions import (
     read_predictions,
     read_rows,
     read_tag_lines,
-    write_result,
 )
 
 # --- gold -----------------------------------------------------------------------------------------
@@ -85,19 +83,6 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def score_language(
-    task: Task, gold: Sequence[Any], predicted: Any, language: str
-) -> dict[str, float]:
-    """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
-    try:
-        return {
-            name: find_metric(name, task.kind).compute(gold, predicted, language)
-            for name in task.metrics
-        }
-    except UserError as error:
-        raise UserError(f"{task.full_name}, {language}: {error}") from None
-
-
 def summarise(
     tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> dict[str, Any]:
@@ -110,34 +95,34 @@ def summarise(
     number.
     """
     result: dict[str, Any] = {}
-    whole: dict[str, float] = {}
+    whole: dict[str, float | None] = {}
     for task in tasks:
-        if not (by_metric := scores.get(task.full_name)):
+        by_metric = scores.get(task.full_name, {})
+        if not by_metric:
             continue
         # All metrics of a task are computed on the same languages.
         there = by_metric[task.metrics[0]]
-        means = {name: task_mean(task, values) for name, values in by_metric.items()}
         missing = [language for language in task.languages if language not in there]
+        averaged = averaged_languages(task)
+        score = task_score(task, by_metric)
         result[task.full_name] = {
             "kind": task.kind,
             "metrics": {name: dict(values) for name, values in by_metric.items()},
-            "means": means,
-            "score": None,
+            "means": {
+                name: mean([values[code] for code in averaged if code in values])
+                for name, values in by_metric.items()
+            },
+            "score": score,
             "score_is": list(task_metrics(task)),
             "missing": missing,
         }
-        # A score over some languages is given and marked;
-        # only whole ones go into the benchmark's mean.
-        averaged = {*averaged_languages(task)}
-        if averaged & there.keys():
-            score = task_score(task, by_metric, allow_missing=True)
-            result[task.full_name]["score"] = score
-            # Languages outside the official average may be missing.
-            if not averaged & {*missing}:
-                whole[task.full_name] = score
+        # A score over some languages is given and marked; only whole ones go into the benchmark's
+        # mean. Languages outside the official average may be missing.
+        if not {*averaged} & {*missing}:
+            whole[task.full_name] = score
 
-    def mean(of: Sequence[Task]) -> float | None:
-        return overall(of, whole) if {task.full_name for task in of} <= whole.keys() else None
+    def over(of: Sequence[Task]) -> float | None:
+        return mean([whole.get(task.full_name) for task in of])
 
     used = {name for task in tasks for name in scores.get(task.full_name, {})}
     suite = tasks[0].suite if tasks else ""
@@ -145,18 +130,11 @@ def summarise(
     signatures = {name: metric.signature for name, metric in METRICS.items() if name in used}
     return {
         "tasks": result,
-        "groups": {name: mean(of) for name, of in groups(tasks).items()},
-        "overall": mean(tasks),
+        "groups": {name: over(of) for name, of in groups(tasks).items()},
+        "overall": over(tasks),
         "averages": AVERAGES.get(suite, "task: mean over its languages; overall: mean over tasks"),
         "signatures": signatures,
     }
-
-
-def task_mean(task: Task, by_language: Mapping[str, float]) -> float | None:
-    """Mean over the languages of the official average that are there; None: none is."""
-    languages = averaged_languages(task)
-    values = [by_language[language] for language in languages if language in by_language]
-    return sum(values) / len(values) if values else None
 
 
 def score_files(
@@ -176,8 +154,31 @@ def score_files(
     for folder in (predictions, gold):
         if not is_tfds(folder) and not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
+    there: list[tuple[Task, str, Path]] = []
+    missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
     # All files are looked for first: a missing one is reported before minutes of scoring.
-    there, missing = _files_to_score(tasks, predictions, gold, split, allow_missing)
+    for task in tasks:
+        for language in task.languages:
+            path = prediction_path(task, predictions, language, split)
+            if not path.is_file():
+                if not allow_missing:
+                    raise UserError(
+                        f"missing file: {path}, the predictions of {task.full_name};"
+                        " --allow-missing scores others"
+                    )
+                missing["predictions"].setdefault(task.full_name, []).append(language)
+            elif label_file(task, gold, language, split) or find(task, gold, split, language):
+                # Answers are found by id, whatever the order.
+                if is_tfds(gold) and task.kind != "span_qa":
+                    raise UserError(
+                        f"{task.full_name}: its predictions are read in the order of the official"
+                        f" files, and {gold} has another: --gold needs those files"
+                    )
+                there.append((task, language, path))
+            else:
+                if not allow_missing:
+                    read(task, gold, split, language)  # says where it looked
+                missing["gold"].setdefault(task.full_name, []).append(language)
     if not there:
         example = prediction_path(tasks[0], predictions, tasks[0].languages[0], split)
         raise UserError(
@@ -189,7 +190,7 @@ def score_files(
     for task, language, path in there:
         records = read_gold(task, gold, split, language)
         found = read_predictions(path, task, records)
-        values = score_language(task, records, found.values, language)
+        values = scored(task, records, found.values, language)
         for name, value in values.items():
             scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
         if found.notes:
@@ -200,91 +201,22 @@ def score_files(
     return result | {"split": split, "missing": missing}
 
 
-def _files_to_score(
-    tasks: Sequence[Task],
-    predictions: str | Path,
-    gold: str | Path,
-    split: str,
-    allow_missing: bool,
-) -> tuple[list[tuple[Task, str, Path]], dict[str, dict[str, list[str]]]]:
-    """((task, language, file of predictions) of those that have both, what is "missing"). Raises
-    UserError as `score_files`."""
-    there: list[tuple[Task, str, Path]] = []
-    missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
-    for task in tasks:
-        for language in task.languages:
-            path = prediction_path(task, predictions, language, split)
-            has_predictions = path.is_file()
-            has_gold = label_file(task, gold, language, split) or find(task, gold, split, language)
-            if not allow_missing and not has_predictions:
-                raise UserError(
-                    f"missing file: {path}, the predictions of {task.full_name}; --allow-missing"
-                    " scores others"
-                )
-            if not allow_missing and not has_gold:
-                read(task, gold, split, language)  # says where it looked
-            if not has_predictions:
-                missing["predictions"].setdefault(task.full_name, []).append(language)
-                continue
-            if not has_gold:
-                missing["gold"].setdefault(task.full_name, []).append(language)
-                continue
-            # Answers are found by id, whatever the order.
-            if is_tfds(gold) and task.kind != "span_qa":
-                raise UserError(
-                    f"{task.full_name}: its predictions are read in the order of the official"
-                    f" files, and {gold} has another: --gold needs those files"
-                )
-            there.append((task, language, path))
-    return there, missing
-
-
-def write_scores(result: Mapping[str, Any], path: str | Path) -> Path:
-    """As JSON, whole or not at all. Raises UserError where it cannot be written."""
-    path = Path(path)
-    write_result(path, json.dumps(result, ensure_ascii=False, indent=1) + "\n")
-    return path
-
-
 # --- for the eye ----------------------------------------------------------------------------------
 
 
-def score_table(result: Mapping[str, Any], title: str):
-    """A rich table: a row for each metric of each task, then groups and the overall."""
-    # Here, since scores are also read by programs that show no table.
-    from rich.table import Table
-
-    table = Table(title=title, caption_justify="left", title_justify="left")
-    table.add_column("task", overflow="fold")
-    table.add_column("metric", overflow="fold")
-    table.add_column("mean", overflow="fold", justify="right")
-    # The only one that gives way where the terminal is narrow.
-    table.add_column("by language", overflow="fold", ratio=1)
+def score_lines(result: Mapping[str, Any]) -> Iterable[str]:
+    """A line for each metric and score of each task, then of groups and the overall."""
     for name, task in result["tasks"].items():
-        for row, (metric, values) in enumerate(task["metrics"].items()):
+        for metric, values in task["metrics"].items():
             cells = [f"{language} {value:.2f}" for language, value in values.items()]
-            # A task's name stands in its first row alone.
-            mean = shown(task["means"][metric])
-            table.add_row("" if row else name, metric, mean, "  ".join(cells))
-        score = shown(task["score"])
-        table.add_row("", "score", score, _score_is(task), end_section=True)
-    means = [(name, "group", value) for name, value in result["groups"].items()]
-    for name, what, value in [*means, ("overall", "", result["overall"])]:
-        lacking = "not all tasks and languages" if value is None else ""
-        table.add_row(name, what, shown(value), lacking)
-    return table
-
-
-def _score_is(task: Mapping[str, Any]) -> str:
-    """What a task's score is made of."""
-    text = " and ".join(task["score_is"])
-    if len(task["score_is"]) > 1:
-        text = f"mean of {text}"
-    there = len(next(iter(task["metrics"].values())))
-    lacking = len(task["missing"])
-    if lacking:
-        text += f"; {there} of {there + lacking} languages"
-    return text
+            yield f"{name}  {metric} {shown(task['means'][metric])}  ({'  '.join(cells)})"
+        there, lacking = len(values), len(task["missing"])
+        languages = f"; {there} of {there + lacking} languages" if lacking else ""
+        made_of = " and ".join(task["score_is"])
+        yield f"{name}  score {shown(task['score'])}  (mean of {made_of}{languages})"
+    for name, value in {**result["groups"], "overall": result["overall"]}.items():
+        lacks = "  (not all tasks and languages)" if value is None else ""
+        yield f"{name} {shown(value)}{lacks}"
 
 
 def shown(value: float | None) -> str:
@@ -292,19 +224,18 @@ def shown(value: float | None) -> str:
 
 
 def footnotes(result: Mapping[str, Any]) -> Iterable[str]:
-    """Lines below the table: signatures, averages, what was missing or put up with."""
+    """Lines below the scores: signatures, averages, what was missing or put up with."""
     for name, text in result["signatures"].items():
         yield f"{name}: {text}"
     yield f"averages: {result['averages']}"
+    puts_up_with = {
+        "unanswered": "questions without a prediction count as 0",
+        "filled": "words without a tag count as O",
+    }
     for name, task in result["tasks"].items():
         for language, notes in task["notes"].items():
-            if "unanswered" in notes:
-                yield (
-                    f"{name}, {language}: {notes['unanswered']} questions without a prediction"
-                    " count as 0"
-                )
-            if "filled" in notes:
-                yield f"{name}, {language}: {notes['filled']} words without a tag count as O"
+            for note, count in notes.items():
+                yield f"{name}, {language}: {count} {puts_up_with[note]}"
     for what, of in result["missing"].items():
         if of:
             parts = [f"{name} {' '.join(languages)}" for name, languages in of.items()]

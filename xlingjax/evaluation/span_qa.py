@@ -63,12 +63,9 @@ def n_best(
     pieces = lasts - firsts[:, None] + 1
     # Windows overlap: a start is read where it has most context on both sides.
     allowed = (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
-    found = []
-    for i, j in np.argwhere(allowed):
-        first = int(firsts[i])
-        last = int(lasts[j])
-        # Logits and not probabilities: windows of one question are compared with each other.
-        found.append((float(begin[first] + end[last]), first, last))
+    spans = [(int(firsts[i]), int(lasts[j])) for i, j in np.argwhere(allowed)]
+    # Logits and not probabilities: windows of one question are compared with each other.
+    found = [(float(begin[first] + end[last]), first, last) for first, last in spans]
     return sorted(found, key=lambda span: -span[0])
 
 

@@ -56,31 +56,14 @@ def write_predictions(
     """
     path = prediction_path(task, folder, language, split)
     # Before the file is touched: what it cannot hold leaves an older one as it is.
-    text = _as_text(task, predicted)
-    write_result(path, text)
-    return path
-
-
-def write_result(path: Path, text: str) -> None:
-    """Whole or not at all. Raises UserError where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}; choose another folder"
-        ) from None
-
-
-def _as_text(task: Task, predicted: Any) -> str:
     if task.kind == "span_qa":
-        answers = dict(predicted)
-        for key, text in answers.items():
-            if not isinstance(key, str) or not isinstance(text, str):
-                raise UserError(f"{task.full_name}: the answer of {key!r} is not text")
         # Letters and no escapes, so that a person can read the file.
-        return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
-    return "".join(line + "\n" for line in _lines(task, predicted))
+        text = json.dumps(dict(predicted), ensure_ascii=False, indent=1) + "\n"
+    else:
+        text = "".join(line + "\n" for line in _lines(task, predicted))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return path
 
 
 def _lines(task: Task, predicted: Any) -> Iterator[str]:
@@ -137,8 +120,6 @@ def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predi
     file does not have.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"missing file: {path}, the predictions of {task.full_name}")
     if task.kind == "span_qa":
         return _read_answers(path, gold)
     if task.kind == "tagging":
@@ -190,7 +171,7 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
         cells = [cell.strip() for cell in text.split("\t")]
         if len(cells) != 2 or not all(cells):
             raise UserError(f"{path}, line {number}: {text!r} is not an id, a tab and an id")
-        pairs.append((cells[0], cells[1]))
+        pairs.append(tuple(cells))
     return pairs
 
 
@@ -199,27 +180,22 @@ def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
     sentences: list[tuple[int, list[str]]] = []
     tags: list[str] = []
     begin = 1
-    for number, text in read_lines(path):
+    # The last sentence may lack its blank line.
+    lines = [*read_lines(path), (None, "")]
+    for number, text in lines:
         if text.strip():
             tags.append(text.strip())
-            continue
-        sentences.append((begin, tags))
-        tags = []
-        begin = number + 1
-    # The last sentence may lack its blank line.
-    if tags:
-        sentences.append((begin, tags))
+        elif number is not None or tags:
+            sentences.append((begin, tags))
+            tags, begin = [], (number or 0) + 1
     return sentences
 
 
 def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
     sentences = read_tag_lines(path)
-    # XGLUE's script puts O where tags are missing; XTREME's does not.
+    # XGLUE's script puts O where tags are missing; XTREME's does not. A file may hold such tags.
     fills = task.suite == "xglue"
-    labels = task.labels
-    # A file may hold the tags that the script would fill in.
-    if fills and labels:
-        labels = (*labels, FILL)
+    labels = (*task.labels, FILL) if fills and task.labels else task.labels
     filled = 0
     values = []
     for begin, tags in sentences:

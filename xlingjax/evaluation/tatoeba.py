@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from xlingjax.data.held_out_pairs import PIVOT
 from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
+from xlingjax.evaluation.metrics.registry import tatoeba_accuracy
 from xlingjax.evaluation.retrieval import nearest
 from xlingjax.inference.encode import POOLINGS, embed_texts, longest_row
 from xlingjax.inference.sentences import LONGEST
@@ -33,30 +34,20 @@ def chosen_layer(layer: int | None, layers: int) -> int:
 
 
 def side_vectors(
-    model,
-    params,
-    bitext: Bitext,
-    vocabulary,
-    language: str,
-    languages: Sequence[str],
-    poolings: Sequence[str],
-    layers: tuple[int, ...] | None = None,
-    mesh: Mesh | None = None,
-    prefix: str = "",
-    max_length: int = LONGEST,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the foreign side and of the English side, float32 [P, N+1, S, D] each: every
-    pooling, every layer, the embeddings first; `layers`: these only. language: the foreign one;
-    languages: the run's; prefix, max_length: see `embed_texts`. Raises UserError for an empty
-    side."""
+    model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
+    poolings: Sequence[str], *, max_length: int = LONGEST, **options: Any,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Vectors of the foreign and of the English side, float32 [P, N, S, D]: every pooling, every
+    layer asked for. language: the foreign one; languages: the run's; the rest: layers, mesh,
+    prefix, see `embed_texts`. Raises UserError for an empty side."""
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
             raise UserError(f"{language}-{PIVOT}: no sentences of {name!r} to search among")
         texts = [text for _, text in rows]
-        of = model, params, texts, name, languages, vocabulary
+        of = model, params, texts, name, languages, vocabulary, poolings
         cut: list[int] = []
-        sides.append(embed_texts(*of, poolings, layers, mesh, prefix, max_length, cut))
+        sides.append(embed_texts(*of, max_length=max_length, cut=cut, **options))
         if cut and is_primary():
             print(
                 f"{language}-{PIVOT}: {len(cut)} of {len(texts)} sentences of {name!r} were cut to"
@@ -66,84 +57,43 @@ def side_vectors(
 
 
 def predict_layers(
-    model,
-    params,
-    bitext: Bitext,
-    vocabulary,
-    language: str,
-    languages: Sequence[str],
-    *,
-    poolings: Sequence[str] = POOLINGS,
-    layers: Sequence[int] | None = None,
-    mesh: Mesh | None = None,
-    prefix: str = "",
-    max_length: int = LONGEST,
-) -> dict[str, dict[int, list[int]]]:
+    model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
+    *, poolings: Sequence[str] = POOLINGS, layers: Sequence[int] | None = None,
+    mesh: Mesh | None = None, **options: Any,
+) -> dict[str, dict[int, list[int]]]:  # fmt: skip
     """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None:
-    every layer, 0 the embeddings; prefix, max_length: see `embed_texts`. Raises UserError: an empty
-    side, no such layer or pooling, a language that the model lacks."""
+    every layer, 0 the embeddings; options: prefix, max_length, see `embed_texts`. Raises UserError:
+    an empty side, no such layer or pooling, a language that the model lacks."""
     if layers is None:
         layers = range(model.config.layers + 1)
     chosen = tuple(chosen_layer(layer, model.config.layers) for layer in layers)
-    # One pass over each side, however many layers are asked for.
-    foreign, english = side_vectors(
-        model,
-        params,
-        bitext,
-        vocabulary,
-        language,
-        languages,
-        poolings,
-        chosen,
-        mesh,
-        prefix,
-        max_length,
-    )
-    found: dict[str, dict[int, list[int]]] = {}
-    for p, pooling in enumerate(poolings):
-        found[pooling] = {}
-        for n, layer in enumerate(chosen):
-            # English is the query, as in XTREME's scripts.
-            lines = nearest(english[p, n], foreign[p, n], mesh=mesh)
-            found[pooling][layer] = lines.tolist()
-    return found
+    of = model, params, bitext, vocabulary, language, languages, poolings
+    foreign, english = side_vectors(*of, layers=chosen, mesh=mesh, **options)
+    # English is the query, as in XTREME's scripts.
+    return {
+        pooling: {
+            layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist()
+            for n, layer in enumerate(chosen)
+        }
+        for p, pooling in enumerate(poolings)
+    }
 
 
 def predict_retrieval(
-    model,
-    params,
-    bitext: Bitext,
-    vocabulary,
-    language: str,
-    languages: Sequence[str],
-    *,
-    layer: int | None = None,
-    pooling: str = "mean",
-    **options: Any,
+    *of: Any, layer: int | None = None, pooling: str = "mean", **options: Any
 ) -> list[int]:
     """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction
     file.
 
-    layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is
-    "mean", over all tokens with the separators. options, errors: see `predict_layers`.
+    of: model, params, bitext, vocabulary, language, languages. layer: 0 is the embeddings; None:
+    `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens with the
+    separators. options, errors: see `predict_layers`.
     """
-    layer = chosen_layer(layer, model.config.layers)
-    of = model, params, bitext, vocabulary, language, languages
-    found = predict_layers(*of, poolings=(pooling,), layers=(layer,), **options)
-    return found[pooling][layer]
+    layer = chosen_layer(layer, of[0].config.layers)
+    return predict_layers(*of, poolings=(pooling,), layers=(layer,), **options)[pooling][layer]
 
 
 def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
     """Share (0 to 1) of the English lines that find a translation of theirs by `bitext.gold`, which
     may be in any order. Raises UserError: no gold, another number of lines."""
-    if bitext.gold is None:
-        raise UserError("retrieval cannot be scored: there is no gold")
-    if len(predicted) != len(bitext.target):
-        raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English lines")
-    right = []
-    for row, (english, _) in zip(predicted, bitext.target, strict=True):
-        foreign, _ = bitext.source[row]
-        # By ids and not by rows: XTREME sorts the English
-        # side, and a line may have several translations.
-        right.append((foreign, english) in bitext.gold)
-    return float(np.mean(right))
+    return tatoeba_accuracy([bitext], predicted) / 100

@@ -6,7 +6,7 @@ of two words should follow how alike people find them (SemEval-2017 task 2). A w
 vector is counted: every figure stands beside its coverage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +28,8 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        # MUSE's dictionaries have spaces or tabs, by file.
-        cells = line.split()
-        # With a tab, a side may be a phrase.
-        if "\t" in line:
-            cells = [cell.strip() for cell in line.split("\t")]
+        # MUSE's dictionaries have spaces or tabs, by file; with a tab, a side may be a phrase.
+        cells = [cell.strip() for cell in line.split("\t" if "\t" in line else None)]
         if len(cells) != 2 or not all(cells):
             raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
@@ -47,63 +44,29 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
 
 
 def read_similarity(path: str | Path) -> list[Similarity]:
-    """(word, word, score) of lines `word TAB word TAB score`. A file named as SemEval's,
-    `NAME.data.txt`, has two columns; its scores stand line by line in `NAME.gold.txt` beside it or
-    in `../keys`. Raises UserError naming the line: another number of columns, a score that is no
-    number; no pairs; another number of scores.
-    """
-    path = Path(path)
-    lines = [(number, line.strip("\r\n").split("\t")) for number, line in _written_lines(path)]
-    if not lines:
+    """(word, word, score) of lines `word TAB word TAB score`. Raises UserError naming the line:
+    another number of columns, a score that is no number; no pairs."""
+    rows = []
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        try:
+            first, second, gold = cells
+            score = float(gold)
+        except ValueError:
+            score = float("nan")
+        if not all(cells) or not np.isfinite(score):
+            raise UserError(
+                f"{path}, line {number}: {line.strip()!r} is not a word, a word and a score (a"
+                " number) between tabs"
+            )
+        rows.append((first, second, score))
+    if not rows:
         raise UserError(
             f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
         )
-    keys = None
-    if path.name.endswith(".data.txt"):
-        keys = _keys(path)
-        # SemEval hands the scores out apart from the words, as its keys.
-        golds = _written_lines(keys)
-        if len(golds) != len(lines):
-            raise UserError(f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}")
-        for (number, cells), (_, gold) in zip(lines, golds, strict=True):
-            if len(cells) != 2:
-                raise UserError(
-                    f"{path}, line {number}: {len(cells)} columns, not two words with a tab between"
-                )
-            cells.append(gold.strip())
-    rows = []
-    for place, (number, cells) in enumerate(lines):
-        cells = [cell.strip() for cell in cells]
-        if len(cells) != 3 or not all(cells):
-            raise UserError(
-                f"{path}, line {number}: {len(cells)} columns, not a word, a word and a score"
-                " between tabs"
-            )
-        try:
-            score = float(cells[2])
-            if not np.isfinite(score):
-                raise ValueError
-        except ValueError:
-            where = f"{path}, line {number}"
-            if keys is not None:
-                where = f"{keys}, line {golds[place][0]}"
-            raise UserError(f"{where}: the score {cells[2]!r} is not a number") from None
-        rows.append((cells[0], cells[1], score))
     return rows
-
-
-def _written_lines(path: Path) -> list[tuple[int, str]]:
-    """(number, line) of those that are not blank."""
-    return [(number, line) for number, line in read_lines(path) if line.strip()]
-
-
-def _keys(path: Path) -> Path:
-    name = path.name.removesuffix(".data.txt") + ".gold.txt"
-    places = [path.with_name(name), path.parent.parent / "keys" / name]
-    for place in places:
-        if place.is_file():
-            return place
-    raise UserError(f"{path}: its scores, {name}, are neither beside it nor in {places[1].parent}")
 
 
 def word_vectors(
@@ -120,18 +83,11 @@ def word_vectors(
     found = {}
     # Each word once, since dictionaries repeat those of several translations.
     for word in dict.fromkeys(words):
-        ids = []
-        for piece in vocabulary.encode(word):
-            # The vectors of pieces that write nothing, as the space before a word, are no part of
-            # the word's.
-            if vocabulary.decode([piece]).strip():
-                ids.append(piece)
-        # The row of the unknown piece is no vector of this word.
-        if not ids or vocabulary.unk_id in ids:
-            continue
-        if len(ids) > 1 and pieces == "single":
-            continue
-        found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
+        # The vectors of pieces that write nothing, as the space before a word, are no part of the
+        # word's, and the row of the unknown piece is no vector of this word.
+        ids = [piece for piece in vocabulary.encode(word) if vocabulary.decode([piece]).strip()]
+        if ids and vocabulary.unk_id not in ids and (len(ids) == 1 or pieces == "mean"):
+            found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
     return found
 
 
@@ -155,29 +111,25 @@ def score_dictionary(
                                (10 neighbours; Conneau et al. 2018)
     None where nothing is covered.
     """
-    sides = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
+    firsts, seconds = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
     # Figures are over the covered pairs alone, so `coverage` stands beside them.
-    kept = [(first, second) for first, second in pairs if first in sides[0] and second in sides[1]]
+    kept = [(a, b) for a, b in pairs if a in firsts and b in seconds]
     counts = {"pairs": len(pairs), "covered": len(kept), "coverage": len(kept) / len(pairs)}
     if not kept:
         names = ("cosine", "l2", "spelled_alike", "p_at_1_nearest", "p_at_1_csls")
         return counts | {"words": 0} | dict.fromkeys(names)
-    firsts = [first for first, _ in kept]
-    seconds = [second for _, second in kept]
-    first_PD = _stacked(sides[0], firsts)
-    second_PD = _stacked(sides[1], seconds)
+    first_PD = np.stack([firsts[a] for a, _ in kept])
+    second_PD = np.stack([seconds[b] for _, b in kept])
     # A word may have several translations: it is searched, and found, once.
-    queries = list(dict.fromkeys(firsts))
-    targets = list(dict.fromkeys(seconds))
-    query_QD = unit_rows(_stacked(sides[0], queries))
-    index_SD = unit_rows(_stacked(sides[1], targets))
+    queries = list(dict.fromkeys(a for a, _ in kept))
+    targets = list(dict.fromkeys(b for _, b in kept))
+    query_QD = unit_rows(np.stack([firsts[word] for word in queries]))
+    index_SD = unit_rows(np.stack([seconds[word] for word in targets]))
     translations = set(kept)
 
-    def precision(found: np.ndarray) -> float:
-        right = 0
-        for word, row in zip(queries, found, strict=True):
-            right += (word, targets[row]) in translations
-        return right / len(queries)
+    def precision(found_Q1: np.ndarray) -> float:
+        found = zip(queries, found_Q1[:, 0], strict=True)
+        return sum((word, targets[row]) in translations for word, row in found) / len(queries)
 
     # CSLS is 2 cos(x, y) - r(x) - r(y); r(x) is one number for all y. The last column takes r(y)
     # off in the product.
@@ -194,8 +146,8 @@ def score_dictionary(
         "cosine": float(np.mean(cosine_P)),
         "l2": float(np.mean(distance_P)),
         "spelled_alike": float(np.mean([a == b for a, b in kept])),
-        "p_at_1_nearest": precision(by_cosine_Q1[:, 0]),
-        "p_at_1_csls": precision(by_csls_Q1[:, 0]),
+        "p_at_1_nearest": precision(by_cosine_Q1),
+        "p_at_1_csls": precision(by_csls_Q1),
     }
 
 
@@ -203,16 +155,11 @@ def _both_sides(
     rows: Sequence[Sequence], languages: tuple[str, str], vocabulary, table_VD, pieces
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """`word_vectors` of the first and of the second words of the rows."""
-    firsts = [row[0] for row in rows]
-    seconds = [row[1] for row in rows]
-    return (
-        word_vectors(firsts, languages[0], vocabulary, table_VD, pieces),
-        word_vectors(seconds, languages[1], vocabulary, table_VD, pieces),
+    first, second = (
+        word_vectors([row[side] for row in rows], languages[side], vocabulary, table_VD, pieces)
+        for side in (0, 1)
     )
-
-
-def _stacked(vectors: Mapping[str, np.ndarray], words: Sequence[str]) -> np.ndarray:
-    return np.stack([vectors[word] for word in words])
+    return first, second
 
 
 def score_similarity(

@@ -4,32 +4,20 @@ Each section is a function here, which gives values, and a macro of its name in
 templates/sections.html.j2, which gives HTML.
 """
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
 
-from xlingjax.errors import UserError
-from xlingjax.evaluation.alignment import METHODS
 from xlingjax.report import drawing, html, intervals, pictures, rows, schedule, summary
-from xlingjax.report.pictures import save_pictures
 from xlingjax.report.run import Run, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.machine import first_line
 from xlingjax.training.stages import stage_of
 
-_MISSHAPEN = (
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    IndexError,
-    ArithmeticError,
-    TemplateError,
-)
+_MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError)
 Runs = Mapping[str, Run]
 """The run of the report first, then those beside it."""
 
@@ -39,15 +27,14 @@ def build_report(
     compare: Mapping[str, str | Path] | None = None,
     finetuned: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
-    pictures: str | Path | None = None,
 ) -> Path:
     """Writes report.html and report.json into `output` (default: the run folder) and returns the
     page's path.
 
     compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs
-    whose accuracy per language is shown. pictures: a folder for the figures as PNG files. A run
+    whose accuracy per language is shown. A run
     that has not finished gives a report of what is there. Raises UserError when a folder is no run
-    folder or the output cannot be written.
+    folder.
     """
     main = read_run(run)
     others = {name: read_run(path) for name, path in (compare or {}).items()}
@@ -59,22 +46,12 @@ def build_report(
     folder = Path(output or main.path)
     name = "this run" if main.path.name in others else main.path.name
     runs = {name: main} | others
-    # Once, for the page and for report.json.
     values = _of_any_shape(main, "figures", lambda: summary.summarise(main, others, tuned), {})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        page = folder / "report.html"
-        # Each whole or not at all: a run writes its page while someone reads it.
-        write_text(page, render(runs, tuned, values))
-        write_json(folder / "report.json", figures(main, others, tuned, values))
-        if pictures:
-            save_pictures(runs, Path(pictures))
-    except OSError as error:
-        # The file at fault, which may be a picture in another folder.
-        place = error.filename or folder
-        raise UserError(
-            f"cannot write the report to {place}: {error.strerror}: choose another folder"
-        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "report.html"
+    # Each whole or not at all: a run writes its page while someone reads it.
+    write_text(page, render(runs, tuned, values))
+    write_json(folder / "report.json", figures(main, others, tuned, values))
     return page
 
 
@@ -88,10 +65,11 @@ def figures(
         # The lines are in the order of steps, so a later one takes the place of an earlier one.
         return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
 
-    compared = {}
-    for name, other in others.items():
-        # Names of folders and no paths: the report is read on other machines.
-        compared[name] = {"run": other.path.name, "evaluations": latest(other)}
+    # Names of folders and no paths: the report is read on other machines.
+    compared = {
+        name: {"run": other.path.name, "evaluations": latest(other)}
+        for name, other in others.items()
+    }
     return {
         "summary": dict(values),
         "run": run.path.name,
@@ -113,23 +91,14 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         "alignment": ("Word alignment", lambda: alignment(run)),
         "accuracy": ("Zero-shot classification", lambda: by_language([*tuned, run], "accuracy")),
         "tagging": ("Zero-shot tagging", lambda: by_language([*tuned, run], "tagging")),
-        "answers": ("Zero-shot question answering", lambda: answers([*tuned, run])),
-        "generated": ("Generated text", lambda: generated(runs, tuned)),
+        "answers": ("Zero-shot question answering", lambda: by_language([*tuned, run], "span_qa")),
+        "generated": ("Generated text", lambda: generated([run, *tuned])),
         "perplexity": ("Held-out perplexity", lambda: perplexity(runs)),
-        "shares": ("Perplexity by pseudo tokens", lambda: shares(runs)),
-        "similarity": ("How similar the languages look", lambda: similarity(run)),
         "training": ("Training", lambda: training(runs)),
         "samples": ("Masked words", lambda: samples(run)),
-        "recovery": ("Word recovery", lambda: recovery(run)),
-        "attention": ("Attention of pairs", lambda: attention(run)),
-        "pseudo": ("Pseudo tokens", lambda: pseudo(run)),
         "rows": ("What the objectives read", lambda: rows.section(run.rows)),
-        "negatives": (
-            "Mined negatives",
-            lambda: rows.negatives_section(run.record.get("config", {}).get("negatives", ())),
-        ),
         "sampling": ("What was sampled", lambda: sampling(run)),
-        "schedule": ("Schedule", lambda: schedule.section(run.record)),
+        "schedule": ("Schedule", lambda: schedule.rows(run.record)),
         "setting": ("Setting", lambda: setting(run)),
     }
     sections = []
@@ -138,22 +107,24 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         # A section that has nothing to show has no link either.
         if body:
             sections.append((anchor, title, body))
+
+    def head() -> dict[str, Any]:
+        tiles = summary.tiles(run, values, compared)
+        return {"state": _state(run), "facts": summary.facts(values), "tiles": tiles}
+
+    empty = {"state": "", "facts": "", "tiles": []}
     return html.render(
         "report.html",
         title=f"{run.path.name} · xlingjax",
         name=run.path.name,
-        state=_of_any_shape(run, "early stop", lambda: _state(run), ""),
-        facts=_of_any_shape(run, "size", lambda: summary.facts(values), ""),
-        tiles=_of_any_shape(run, "figures", lambda: summary.tiles(run, values, compared), []),
         begun=bool(run.metrics),
         sections=sections,
+        **_of_any_shape(run, "headline figures", head, empty),
     )
 
 
 def _body(anchor: str, values: Any) -> str:
-    if not values:
-        return ""
-    return html.part("sections", anchor, values)
+    return html.part("sections", anchor, values) if values else ""
 
 
 def _state(run: Run) -> str:
@@ -199,16 +170,11 @@ def _table(
     return {"head": [first, *columns], "rows": lines}
 
 
-def _percents(shares: Mapping[str, float | None]) -> dict[str, str | None]:
-    return {name: html.percent(share) for name, share in shares.items()}
-
-
-def _with_interval(share: float, count: int) -> str | None:
+def _with_interval(share: float, count: int) -> str:
     """In percent; of few cases with what it may be."""
-    if count >= intervals.FEW:
-        return html.percent(share)
     low, high = intervals.of_share(share, count)
-    return f"{html.percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
+    interval = f" ({100 * low:.0f}–{100 * high:.0f})" if count < intervals.FEW else ""
+    return f"{html.percent(share)}{interval}"
 
 
 def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
@@ -217,142 +183,69 @@ def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
     return {name: values for name, values in last.items() if values}
 
 
-def _of(name: str, column: str, runs: Mapping[str, Any]) -> str:
-    """The head of a run's column; one run alone needs no name."""
-    if len(runs) == 1:
-        return column
-    return f"{name}, {column}"
-
-
 # ---- results -------------------------------------------------------------------------------------
 
 
 def retrieval(runs: Runs) -> dict[str, Any] | None:
     run = next(iter(runs.values()))
     values = run.last("retrieval")
-    if values is None:
-        return None
-    pairs = values["pairs"]
-    columns: dict[str, dict[str, Any]] = {"pairs": pairs | {"mean": ""}}
-    for name, last in _last_of(runs, "retrieval").items():
+    return values and {
+        "over_training": drawing.labelled(pictures.retrieval(runs), "retrieval"),
         # Of several poolings the first, which the plain figures are of.
-        pooling = next(iter(last["by_language"]))
-        for kind, title in pictures.KINDS.items():
-            score = f"{kind}_en_to_xx"
-            best = last["best"][pooling][score]
-            column = {}
-            for language, layers in last["by_language"][pooling].items():
-                if language in pairs:
-                    share = layers[str(best["layer"])][score]
-                    column[language] = _with_interval(share, pairs[language])
-            column["mean"] = html.percent(best["value"])
-            columns[_of(name, f"{title} (%)", runs)] = column
-    # Floors stand in the same table: a figure below them says nothing of alignment.
-    floors = run.last("floors") or {}
-    for floor, title in (
-        ("char_tfidf", "character TF-IDF (%)"),
-        ("lsi", "LSI on the training pairs (%)"),
-    ):
-        if floors.get(floor):
-            column = {}
-            for language, scores in floors[floor].items():
-                if language in pairs:
-                    column[language] = _with_interval(scores["raw_en_to_xx"], pairs[language])
-            # Over the languages that the floor was measured on, which may be fewer.
-            column["mean"] = html.percent(floors["mean"][floor])
-            columns[title] = column
-    chance = {language: 1 / count for language, count in pairs.items()}
-    columns["chance (%)"] = _percents(chance | {"mean": pictures.chance(values)})
-    return _table("language", columns, ["mean"]) | {
-        "runs": drawing.labelled(pictures.retrieval_runs(runs), "retrieval of the runs"),
-        "layers": drawing.labelled(pictures.retrieval_by_layer(run), "retrieval by layer"),
         "pooling": next(iter(values["by_layer"])),
-        "few": min(pairs.values()) < intervals.FEW,
-        "by_layer": pictures.retrieval_grids(values),
+        "by_layer": pictures.retrieval_grids(values, run.last("floors") or {}),
     }
 
 
-def similarity(run: Run) -> Any:
-    values = run.last("retrieval")
-    if values:
-        return pictures.similarity_grid(values)
-    return None
-
-
-def alignment(run: Run) -> dict[str, Any] | None:
+def alignment(run: Run) -> Any:
     values = run.last("alignment")
-    if values is None:
-        return None
-    columns = {}
-    for method in METHODS:
-        of_layer = {}
-        for layer, errors in values["by_layer"].items():
-            of_layer[pictures.layer_name(layer)] = html.percent(errors.get(method))
-        columns[f"{method} (%)"] = of_layer
-    return _table("mean over languages", columns) | {"by_layer": pictures.alignment_grids(values)}
-
-
-def _evaluated(runs: Sequence[Run], kind: str) -> Iterable[tuple[str, Any]]:
-    """("RUN: EVALUATOR", its last values) of all evaluators of a kind."""
-    for run in runs:
-        for name, evaluations in run.evaluated(kind).items():
-            yield f"{run.path.name}: {name}", evaluations[-1][1]
+    return values and pictures.alignment_grids(values)
 
 
 OTHERS = "mean of the others"
 
 
 def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
-    """Classification and tagging."""
-    units = {"f1": "F1, %", "accuracy": "accuracy, %"}
-    columns = {}
+    """Classification, tagging and answers (F1 / exact match), a column for each evaluator."""
+    columns: dict[str, dict[str, Any]] = {}
     few = False
-    for title, values in _evaluated(runs, kind):
+    evaluated = [
+        (f"{run.path.name}: {name}", evaluations[-1][1])
+        for run in runs
+        for name, evaluations in run.evaluated(kind).items()
+    ]
+    for title, values in evaluated:
         counts = values.get("examples", {})
         few = few or any(count < intervals.FEW for count in counts.values())
-        column = {}
-        for language, share in values["by_language"].items():
-            column[language] = _with_interval(share, counts.get(language, intervals.FEW))
-        column[OTHERS] = html.percent(values.get("mean_other"))
-        columns[f"{title} ({units.get(values.get('metric'), '%')})"] = column
-        if "commonest" in values:
-            columns[f"{title}: commonest label (%)"] = _percents(values["commonest"])
-    if not columns:
-        return None
-    return _table("language", columns, [OTHERS]) | {"few": few}
-
-
-def answers(runs: Sequence[Run]) -> dict[str, Any] | None:
-    columns = {}
-    for title, values in _evaluated(runs, "span_qa"):
-        f1 = values["by_language"] | {OTHERS: values.get("mean_other")}
-        exact = values["exact_match_by_language"] | {OTHERS: values.get("mean_other_exact_match")}
-        column = {}
-        for language, share in f1.items():
+        shares = values["by_language"] | {OTHERS: values.get("mean_other")}
+        exact = values.get("exact_match_by_language", {})
+        exact = exact | {OTHERS: values.get("mean_other_exact_match")}
+        column = columns[f"{title} ({values.get('metric', kind)}, %)"] = {}
+        for name, share in shares.items():
             if share is not None:
-                column[language] = f"{html.percent(share)} / {html.percent(exact[language])}"
-        columns[f"{title} ({values['metric']})"] = column
-    if not columns:
-        return None
-    return _table("language", columns, [OTHERS]) | {"few": False}
+                cell = _with_interval(share, counts.get(name, intervals.FEW))
+                other = html.percent(exact.get(name))
+                column[name] = f"{cell} / {other}" if other else cell
+        if "commonest" in values:
+            commonest = values["commonest"].items()
+            of_each = {language: html.percent(share) for language, share in commonest}
+            columns[f"{title}: commonest label (%)"] = of_each
+    return columns and _table("language", columns, [OTHERS]) | {"few": few}
 
 
-def generated(runs: Runs, tuned: Sequence[Run]) -> dict[str, Any] | None:
-    """Of the run itself and of what was fine-tuned from it; compared runs have curves alone."""
+def generated(runs: Sequence[Run]) -> list[dict[str, Any]]:
     evaluated = []
-    for run in (next(iter(runs.values())), *tuned):
+    for run in runs:
         for name, evaluations in run.evaluated("generation").items():
             step, values = evaluations[-1]
             lines = []
-            for direction in values["bleu"]:
-                scores = []
-                for metric in ("bleu", "chrf", "rouge_l", "tokenised_bleu"):
-                    scores.append(round(values[metric][direction], 1))
+            for direction, count in values["lines"].items():
+                metrics = ("bleu", "chrf", "rouge_l", "tokenised_bleu")
+                scores = [round(values[metric][direction], 1) for metric in metrics]
                 # The only share among figures of 0 to 100.
                 wrong = html.percent(values["wrong_language_rate"][direction])
-                lines.append([direction, values["lines"][direction], *scores, wrong])
+                lines.append([direction, count, *scores, wrong])
             keys = ("direction", "source", "reference", "output")
-            texts = [[sample[key] for key in keys] for sample in values["samples"]]
             # One for each way to cut a language into words.
             signatures = {signature["bleu"] for signature in values["signatures"].values()}
             evaluated.append(
@@ -360,114 +253,56 @@ def generated(runs: Runs, tuned: Sequence[Run]) -> dict[str, Any] | None:
                     "title": f"{run.path.name}: {name}, step {step:,}",
                     "rows": lines,
                     "signatures": ", ".join(sorted(signatures)),
-                    "texts": texts,
+                    "texts": [[sample[key] for key in keys] for sample in values["samples"]],
                 }
             )
-    figures = pictures.generated(runs)
-    if not evaluated and not figures:
-        return None
-    return {"evaluated": evaluated, "figures": drawing.labelled(figures, "BLEU over training")}
+    return evaluated
 
 
 def perplexity(runs: Runs) -> dict[str, Any] | None:
     text = {}
-    guesses = [runs[name].vocabulary_size for name in _last_of(runs, "perplexity")]
-    last = ["mean", "uniform guess"][: 1 + any(guesses)]
+    last = ["mean", "uniform guess"]
     for name, values in _last_of(runs, "perplexity").items():
         guess = {"mean": values.get("mean"), "uniform guess": runs[name].vocabulary_size}
-        text[name] = values["by_language"] | {row: guess[row] for row in last}
+        text[name] = values["by_language"] | guess
     pairs = {}
     compared = _last_of(runs, "translation_perplexity")
     for name, values in compared.items():
         for kind in ("hidden", "visible"):
-            column = {}
-            for pair, sides in values[kind].items():
-                column |= {f"{side} of {pair}": value for side, value in sides.items()}
-            column["mean"] = values[f"{kind}_mean"]
-            pairs[_of(name, f"partner {kind}", compared)] = column
+            title = f"partner {kind}" if len(compared) == 1 else f"{name}, partner {kind}"
+            pairs[title] = {
+                f"{side} of {pair}": value
+                for pair, sides in values[kind].items()
+                for side, value in sides.items()
+            } | {"mean": values[f"{kind}_mean"]}
     if not text and not pairs:
         return None
     return {
-        "text": text and _table("running text", text, last) | {"mean_rows": len(last)},
+        "text": text and _table("running text", text, last),
         "pairs": pairs and _table("side", pairs, ["mean"]),
     }
 
 
-def shares(runs: Runs) -> dict[str, Any] | None:
-    """BTMLM's held-out perplexity by the share of pseudo tokens (ERNIE-M, figure 5)."""
-    columns = {}
-    for name, values in _last_of(runs, "pseudo_perplexity").items():
-        columns[name] = {
-            f"{100 * float(share):g} %": values.get(f"share_{share}")
-            for share in values["by_language"]
-        }
-    return columns and _table("pseudo tokens", columns)
-
-
-def training(runs: Runs) -> dict[str, Any] | None:
-    lines = []
-    for name, run in runs.items():
-        for objective in run.objectives:
-            last = run.lines(objective)[-1]
-            figures = [last.get(key) for key in ("step", "tokens_seen", "loss", "accuracy")]
-            lines.append([name, objective, *figures])
-    if not lines:
-        return None
-    return {
-        "figures": drawing.labelled(pictures.losses(runs), "training loss per objective"),
-        "rows": lines,
-    }
+def training(runs: Runs) -> list[Any]:
+    return drawing.labelled(pictures.losses(runs), "training loss per objective")
 
 
 # ---- samples of what was learnt ------------------------------------------------------------------
 
 
-def samples(run: Run) -> dict[str, Any] | None:
-    """Masked words, and the model's guesses."""
-    values = run.last("masked_samples")
-    if values is None:
-        return None
-    return {kind: [_sample(one) for one in values[kind]] for kind in ("texts", "pairs")}
-
-
-def _sample(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """pieces: (text, whether the first guess, with the partner if there is one, is it; None: not
-    hidden)."""
-    pieces: list[tuple[str, bool | None]] = []
-    for piece in sample["pieces"]:
-        pieces.append((piece.replace("▁", " "), None))
-    for slot in sample["slots"]:
-        (best, _), *_ = slot.get("with_partner", slot["predictions"])
-        pieces[slot["column"]] = (slot["target"].replace("▁", " "), best == slot["target"])
-    return {
-        "language": sample["language"],
+def samples(run: Run) -> list[dict[str, Any]]:
+    """Masked words, and the model's guesses. pieces: (text, whether the first guess is it;
+    None: not hidden)."""
+    shown = []
+    for sample in (run.last("masked_samples") or {"texts": []})["texts"]:
+        pieces: list[tuple[str, bool | None]] = []
+        pieces += [(piece.replace("▁", " "), None) for piece in sample["pieces"]]
+        for slot in sample["slots"]:
+            (best, _), *_ = slot["predictions"]
+            pieces[slot["column"]] = (slot["target"].replace("▁", " "), best == slot["target"])
         # Without the tokens that begin and end the text.
-        "pieces": pieces[1:-1],
-        "partner": sample.get("partner", ""),
-        "slots": [{"with_partner": None} | slot for slot in sample["slots"]],
-    }
-
-
-def recovery(run: Run) -> list[Any]:
-    values = run.last("recovery_samples") or {"samples": []}
-    figures = [figure for one in values["samples"] for figure in pictures.recovery(one)]
-    return drawing.labelled(figures, "attention of word recovery")
-
-
-def attention(run: Run) -> list[Any]:
-    return attention_pictures((run.last("attention_maps") or {"maps": []})["maps"])
-
-
-def attention_pictures(maps: Sequence[Mapping[str, Any]]) -> list[Any]:
-    figures = [figure for one in maps for figure in pictures.attention(one)]
-    return drawing.labelled(figures, "attention of a pair")
-
-
-def pseudo(run: Run) -> list[dict[str, Any]]:
-    values = run.last("pseudo_samples") or {"samples": []}
-    return [
-        one | {"text": "".join(one["pieces"][1:-1]).replace("▁", " ")} for one in values["samples"]
-    ]
+        shown.append({**sample, "pieces": pieces[1:-1]})
+    return shown
 
 
 # ---- what the run was ----------------------------------------------------------------------------
@@ -489,41 +324,30 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         # step: objectives take turns.
         lines = run.lines(objective)
         taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)
-        tables[name] = []
-        for row in texts:
-            epochs = row["epochs_per_1000_steps"] * taken / 1000
-            tables[name].append(row | {"epochs": epochs})
+        tables[name] = [
+            row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in texts
+        ]
     return tables
 
 
 def sampling(run: Run) -> dict[str, list[Any]]:
-    shown = {}
-    for objective, texts in sampling_tables(run).items():
-        shown[objective] = [
-            [row["name"], row["sentences"], row["tokens"], html.percent(row["share"]), epochs]
+    return {
+        objective: [
+            [row["name"], row["sentences"], row["tokens"], html.percent(row["share"])]
+            + [round(row["epochs"], 2)]
             for row in texts
-            for epochs in [round(row["epochs"], 2)]
         ]
-    return shown
+        for objective, texts in sampling_tables(run).items()
+    }
 
 
 def setting(run: Run) -> dict[str, Any] | None:
     versions = run.last_start.get("versions", {})
-    sessions = []
     # A run that was stopped may have gone on elsewhere, with other versions.
-    for session in run.record.get("sessions", []):
-        sessions.append([session.get(key) for key in ("time", "step", "machine", "weights")])
-    names = ("model", "optimizer", "objectives", "schedule", "microbatches")
-    settings = {name: run.record[name] for name in names if name in run.record}
-    data = {}
-    for name, identity in run.record.get("identity", {}).get("data", {}).items():
-        # Sampling tables have a section of their own.
-        data[name] = {key: value for key, value in identity.items() if key != "sampling_table"}
-    details = [("config.gin", run.config)] if run.config else []
-    for title, values in (("model, optimizer, objectives", settings), ("data", data)):
-        if values:
-            details.append((title, json.dumps(values, indent=2, ensure_ascii=False)))
-    if not versions and not sessions and not details:
+    keys = ("time", "step", "machine", "weights")
+    starts = run.record.get("sessions", [])
+    sessions = [[session.get(key) for key in keys] for session in starts]
+    if not versions and not sessions and not run.config:
         return None
     named = " · ".join(f"{name} {version}" for name, version in versions.items())
-    return {"versions": named, "sessions": sessions, "details": details}
+    return {"versions": named, "sessions": sessions, "config": run.config}

@@ -80,22 +80,12 @@ def model_card(
     # What was exported decides, not what was trained:
     # a pretrained run may be exported as an encoder.
     architecture = described["architectures"][0]
-    auto, task = _task_of(architecture)
-    how = "exported"
+    # In their order: "Model" is a longer name's ending, too.
+    auto, task = next(classes for end, classes in _TASKS.items() if architecture.endswith(end))
     weights = run.record.get("weights", {})
-    if weights:
-        how = f"trained on {', '.join(weights)}"
-    embeds_languages = bool(described.get("use_lang_emb"))
-    embedded = []
-    pipeline = task
-    if embeds_languages:
-        embedded = list(described["lang2id"])
-        # The pipelines of the hub give no `langs`.
-        pipeline = ""
-    if vectors is None:
-        vectors = Sentences()
+    embedded = list(described["lang2id"]) if described.get("use_lang_emb") else []
+    vectors = vectors or Sentences()
     parts = {
-        "Objectives": _objectives(run),
         "Data": _data(run),
         "Measured": _measured(until),
         "Before and after": _before_after(before_after),
@@ -106,7 +96,8 @@ def model_card(
         "license": licence,
         "base_model": base,
         "library_name": "transformers",
-        "pipeline_tag": pipeline,
+        # The pipelines of the hub give no `langs`.
+        "pipeline_tag": "" if embedded else task,
         "tags": ["xlingjax", "cross-lingual", "multilingual"],
     }
     return html.render(
@@ -116,7 +107,7 @@ def model_card(
         name=name,
         architecture=architecture,
         shape=run.record["model"],
-        how=how,
+        how=f"trained on {', '.join(weights)}" if weights else "exported",
         step=step,
         auto=auto,
         task=task,
@@ -135,50 +126,19 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _task_of(architecture: str) -> tuple[str, str]:
-    """(the class of transformers that opens it, the task of the hub)."""
-    # In their order: "Model" is a longer name's ending, too.
-    for ending, classes in _TASKS.items():
-        if architecture.endswith(ending):
-            return classes
-    raise ValueError(f"no export has architecture {architecture}")
-
-
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    for row in rows:
-        lines.append(f"| {' | '.join(map(str, row))} |")
-    # A section without rows is left out of the card.
-    if len(lines) == 2:
-        return ""
-    return "\n".join(lines)
-
-
-def _objectives(run: Run) -> str:
-    rows = []
-    for stage, settings in run.record.get("stages", {}).items():
-        masking = settings.get("masking") or {}
-        masked = ""
-        if masking.get("rate") is not None:
-            masked = f"{masking['rate']:g} of the pieces"
-        # A stage is called NAME@STEP, and weights are of the objective.
-        objective, _, _ = stage.partition("@")
-        weight = run.record.get("weights", {}).get(objective, "")
-        batch = f"{settings.get('batch', '')} x {settings.get('length', '')}"
-        rows.append((stage, weight, batch, masked))
-    return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
+    """Markdown; "" without rows: such a section is left out of the card."""
+    lines = [f"| {' | '.join(map(str, row))} |\n" for row in rows]
+    head = f"| {' | '.join(header)} |\n|{'---|' * len(header)}\n"
+    return (head + "".join(lines)).rstrip() if lines else ""
 
 
 def _data(run: Run) -> str:
     rows = []
     for stage, data in run.record["identity"].get("data", {}).items():
         for line in data.get("sampling_table") or ():
-            share = line.get("share")
-            if not isinstance(share, int | float):
-                share = 0.0
-            sentences = f"{line['sentences']:,}"
-            tokens = f"{line['tokens']:,}"
-            rows.append((stage, line["name"], sentences, tokens, f"{100 * share:.1f} %"))
+            counts = f"{line['sentences']:,}", f"{line['tokens']:,}"
+            rows.append((stage, line["name"], *counts, f"{html.percent(line['share'])} %"))
     return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
 
 
@@ -200,12 +160,9 @@ def _measured(run: Run) -> str:
 
 
 def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = []
-    for row in rows:
-        values = [row["before"], row["after"]]
-        shown = ["" if value is None else f"{value:.4f}" for value in values]
-        cells.append((row["figure"], *shown))
-    return _table(("figure", "before", "after"), cells)
+    head = ("figure", "before", "after")
+    shown = [["" if row[key] is None else f"{row[key]:.4f}" for key in head[1:]] for row in rows]
+    return _table(head, [(row["figure"], *cells) for row, cells in zip(rows, shown, strict=True)])
 
 
 def _training(run: Run, step: int) -> str:
@@ -215,9 +172,7 @@ def _training(run: Run, step: int) -> str:
         planned = run.record["steps"]
         # By the plan and not by the step of this checkpoint, since the course was laid out for it.
         warmup = OptimizerConfig(**optimizer).warmup(planned)
-        done = f"{step:,} updates"
-        if step != planned:
-            done = f"{step:,} of {planned:,} updates"
+        done = f"{step:,} updates" if step == planned else f"{step:,} of {planned:,} updates"
         lines.append(
             f"- {done} of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
             f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates"

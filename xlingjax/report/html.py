@@ -1,7 +1,6 @@
 """Pages: templates that escape all they are given, one stylesheet, no script, nothing fetched."""
 
 import functools
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -25,9 +24,7 @@ def number(value: Any) -> str:
 
 
 def percent(value: float | None) -> str | None:
-    if value is None:
-        return None
-    return f"{100 * value:.1f}"
+    return None if value is None else f"{100 * value:.1f}"
 
 
 def _escapes(template: str | None) -> bool:
@@ -61,7 +58,11 @@ def part(template: str, macro: str, *values: Any, **options: Any) -> Markup:
     return getattr(module, macro)(*values, **options)
 
 
-# ---- for pages that Python puts together: each takes text and gives HTML, parts being HTML -------
+# For pages that Python puts together: these take text and give HTML, see templates/parts.html.j2.
+table = functools.partial(part, "parts", "table")
+heat = functools.partial(part, "parts", "heat")
+note = functools.partial(part, "parts", "note")
+details = functools.partial(part, "parts", "details")
 
 
 def page(title: str, body: str) -> str:
@@ -70,36 +71,6 @@ def page(title: str, body: str) -> str:
 
 
 def section(anchor: str, title: str, *parts: str) -> str:
-    """A section, or nothing where all its parts are empty."""
+    """A section of parts in HTML, or nothing where all are empty."""
     body = "\n".join(filter(None, parts))
-    if not body:
-        return ""
-    return part("parts", "section", anchor, title, Markup(body))
-
-
-def table(
-    head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0, words: bool = False
-) -> str:
-    """Numbers are written by `number`; the last `mean_rows` rows stand out. words: cells hold
-    text."""
-    return part("parts", "table", head, rows, mean_rows, words)
-
-
-def heat(
-    head: Sequence[str],
-    rows: Iterable[tuple[str, Sequence[float | None]]],
-    form: str = "{:.0f}",
-    low: float = 0,
-    high: float = 100,
-) -> str:
-    """A table of numbers (a name and values a row), coloured from `low` to `high`; a dash for
-    None."""
-    return part("parts", "heat", head, rows, form, low, high)
-
-
-def note(text: str) -> str:
-    return part("parts", "note", text)
-
-
-def details(title: str, text: str) -> str:
-    return part("parts", "details", title, text)
+    return part("parts", "section", anchor, title, Markup(body)) if body else ""

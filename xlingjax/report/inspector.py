@@ -1,20 +1,16 @@
 """What a recipe plans for the run and what its objectives really feed the model: real batches,
 token by token, who may see whom, and the realised mask rate; on the terminal and as a page."""
 
-import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.rows import plan as row_plans
-from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, schedule
 from xlingjax.report.rows import (
-    NEGATIVES_HEAD,
     STATISTICS_HEAD,
     TOKENS_HEAD,
     Batch,
@@ -27,21 +23,14 @@ from xlingjax.report.rows import (
     marked,
     marks_of,
     mask_statistics,
-    negatives_section,
-    negatives_title,
     read_row,
     statistics_rows,
     with_pictures,
 )
 from xlingjax.runtime.files import write_text
 
-SHOWN_ON_TERMINAL = 40
-"""Tokens of a row."""
 STYLES = {"mask": "yellow", "random": "red", "kept": "green"}
 """Of the words that are to be predicted; others are cyan."""
-FORMS = {"random": "[{shown}→{word}]", "kept": "[={word}]"}
-"""How they are marked without colours; others as `FORM`."""
-FORM = "[{word}]"
 
 
 def inspect(
@@ -49,61 +38,52 @@ def inspect(
     vocabulary,
     *,
     record: Mapping[str, Any] | None = None,
-    tables: Sequence[Mapping[str, Any]] = (),
     rows: int = 2,
     batches: int = 20,
-    tokens: bool = False,
     console: Any = None,
     output: str | Path | None = None,
 ) -> dict[str, Any]:
     """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of
     each stage where it has several), and the mask rate realised in `batches` batches.
 
-    record: of the run to come, as `run_record.schedule_record` makes it. tables: of negatives, as
-    `rows.read_negatives` gives them. output: a folder for inspect.html, schedule.png and one PNG
-    per attention grid. tokens: on the terminal, too, a line for each token of a row. console: a
-    rich Console; None makes one. Returns {name: mask statistics}, empty for objectives without
-    masks. The sources advance.
+    record: of the run to come, as `run_record.schedule_record` makes it. output: a folder for
+    inspect.html, which has the masks and a line for each token, too. console: a rich Console; None
+    makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources
+    advance.
     """
     # Here, since a report of a finished run shows nothing on a terminal.
     from rich.console import Console
 
     console = console or Console()
     statistics: dict[str, Any] = {}
-    sections: list[tuple[str, str, Any]] = []
-    pictures: dict[str, Any] = {}
+    sections = []
+
+    def add(anchor: str, title: str, macro: str, values: Any) -> None:
+        if output:
+            body = html.part("sections", macro, values)
+            sections.append(html.section(anchor, title, body))
+
     if record:
-        print_table(console, "schedule", ("what", "objective", "value"), schedule.rows(record))
-        planned = schedule.section(record)
-        if planned:
-            pictures["schedule"] = schedule.picture(record)
-            sections.append(("schedule", "Schedule", planned))
+        course = schedule.rows(record)
+        print_table(console, "schedule", ("what", "objective", "value"), course)
+        add("schedule", "Schedule", "schedule", course)
     for name, (objective, source) in objectives.items():
         first, statistics[name] = _draw(objective, source, vocabulary, batches)
-        views = []
-        for row in range(min(rows, len(first["input_ids"]))):
-            views.append(read_row(objective, first, row, vocabulary, source.languages))
-        for number, view in enumerate(views):
+        shown = []
+        for number in range(min(rows, len(first["input_ids"]))):
+            view = read_row(objective, first, number, vocabulary, source.languages)
             console.rule(f"{name}, row {number}")
-            _print_row(console, objective, source, view, tokens)
+            _print_row(console, objective, source, view)
+            if output:
+                row = as_values(f"row {number}", objective, source, view, view.grids_LL)
+                row["tokens"] = [token.cells for token in view.tokens]
+                shown.append(with_pictures(row))
         lines = statistics_rows(statistics[name])
         if lines:
             print_table(console, f"{name}: realised masking", STATISTICS_HEAD, lines)
         lacking = row_plans.message(name, source)
         if lacking:
             console.print(f"warning: {lacking}", markup=False, highlight=False)
-        if not output:
-            continue
-        shown = []
-        for number, view in enumerate(views):
-            row = as_values(f"row {number}", objective, source, view, view.grids_LL)
-            row["tokens"] = [token.cells for token in view.tokens]
-            shown.append(with_pictures(row))
-            labels = [token.piece for token in view.tokens]
-            for use, grid_LL in view.grids_LL.items():
-                title = f"{name}, {use}: dark = the row's token sees the column's"
-                figure, _ = drawing.cells(grid_LL, labels, labels, title, cmap="Greys", vmax=1.6)
-                pictures[f"{name}-{number}-{use.replace(' ', '-')}"] = figure
         values = {
             "rows": shown,
             "tokens_head": TOKENS_HEAD,
@@ -111,18 +91,9 @@ def inspect(
             "statistics_head": STATISTICS_HEAD,
             "warning": lacking,
         }
-        sections.append((name, name.upper(), values))
-    for table in tables:
-        print_table(console, negatives_title(table), NEGATIVES_HEAD, table["rows"])
+        add(name, name.upper(), "inspected", values)
     if output:
-        bodies = []
-        for anchor, title, values in sections:
-            macro = anchor if anchor == "schedule" else "inspected"
-            bodies.append(html.section(anchor, title, html.part("sections", macro, values)))
-        if tables:
-            body = html.part("sections", "negatives", negatives_section(tables))
-            bodies.append(html.section("negatives", "Mined negatives", body))
-        write_page(Path(output), "What the objectives read", bodies, pictures)
+        write_page(Path(output), "What the objectives read", sections)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return statistics
 
@@ -140,124 +111,63 @@ def _draw(
     return first, mask_statistics(drawn, vocabulary, source.languages)
 
 
-def write_page(folder: Path, title: str, parts: Sequence[str], pictures: Mapping[str, Any]) -> None:
-    """inspect.html, and a PNG of each picture by its name. Raises UserError where they cannot be
-    written."""
+def write_page(folder: Path, title: str, parts: Sequence[str]) -> None:
+    """inspect.html."""
     head = f"<header><h1>{html.esc(title)}</h1></header>"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
-        write_text(folder / "inspect.html", page)
-        for name, picture in pictures.items():
-            drawing.save(picture, folder / f"{name}.png")
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {folder}: {error.strerror}: choose another --output"
-        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
+    write_text(folder / "inspect.html", page)
 
 
 # ---- on the terminal -----------------------------------------------------------------------------
 
 
-def print_table(
-    console,
-    title: str,
-    head: Sequence[str],
-    lines: Sequence[Sequence[Any]],
-    styles: Sequence[str] = (),
-) -> None:
-    """styles: of the lines, by default none. Columns of numbers stand right."""
+def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
     # Here, since a page alone needs no rich.
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, box=None, header_style="dim", title_justify="left")
-    for column, name in enumerate(head):
-        are_numbers = all(re.fullmatch(r"[\d.,]+", html.number(line[column])) for line in lines)
-        table.add_column(name, justify="right" if are_numbers else "left")
-    for number, line in enumerate(lines):
+    table = Table(*head, title=title or None, box=None, header_style="dim", title_justify="left")
+    for line in lines:
         # As `Text`, or rich would read brackets as its markup.
-        cells = [Text(html.number(cell)) for cell in line]
-        table.add_row(*cells, style=styles[number] if styles else None)
+        table.add_row(*(Text(html.number(cell)) for cell in line))
     console.print(table)
 
 
-def _print_row(console, objective: Objective, source: BatchSource, view: Row, tokens: bool) -> None:
+def _print_row(console, objective: Objective, source: BatchSource, view: Row) -> None:
     from rich.text import Text
 
     console.print(Text(facts(objective, source, view), style="dim"))
     for part in running_text(view.tokens, source.languages):
         console.print(part)
-    shown = shown_tokens(view, "decoder_ids" in objective.reads)
-    if tokens:
-        chosen = [view.tokens[index] for index in shown]
-        styles = [STYLES.get(token.how, "") for token in chosen]
-        print_table(console, "", TOKENS_HEAD, [token.cells for token in chosen], styles)
-    for use, grid_LL in view.grids_LL.items():
-        if grid_LL.all():
-            console.print(Text(f"{use}: every token sees all tokens", style="dim"))
-            continue
-        console.print(Text(f"{use}: who sees whom", style="dim"))
-        console.print(Text(grid_text(view, grid_LL, shown)))
-    if len(view.tokens) > len(shown):
-        console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens in grids", style="dim"))
 
 
 def running_text(tokens: Sequence[Token], languages: Sequence[str]) -> list[Any]:
-    """A list of rich renderables, one an example, and the key."""
-    from rich.table import Table
+    """Lines for rich, one for each side of an example, and the key."""
     from rich.text import Text
 
     colour = drawing.colours(languages)
-    shown: list[Any] = []
-    for example in examples(tokens):
-        table = Table.grid(padding=(0, 2), expand=True)
-        cells = []
-        for side in example:
-            table.add_column(ratio=1)
-            names = languages_of(side)
-            cell = Text(" + ".join(names) + " ", style="bold")
-            for token in side:
-                how, gap, piece, word = marked(token)
-                if how == "special":
-                    cell.append(f" {word} ", style="not bold dim")
-                elif how:
-                    text = FORMS.get(how, FORM).format(shown=piece, word=word)
-                    cell.append(gap)
-                    cell.append(text, style=STYLES.get(how, "cyan"))
-                else:
-                    style = colour[token.language] if len(names) > 1 else ""
-                    cell.append(gap + word, style=f"not bold {style}".strip())
-            cells.append(cell)
-        table.add_row(*cells)
-        shown.append(table)
-    marks = []
-    for how, meaning in marks_of(tokens).items():
-        example = FORMS.get(how, FORM).format(shown="shown", word="word")
-        marks.append(f"{example} {meaning}")
-    if marks:
-        shown.append(Text("to be predicted: " + "; ".join(marks), style="dim"))
+    shown = []
+    for side in chain.from_iterable(examples(tokens)):
+        names = languages_of(side)
+        line = Text(" + ".join(names) + " ", style="bold")
+        for token in side:
+            how, gap, piece, word = marked(token)
+            if how == "special":
+                line.append(f" {word} ", style="not bold dim")
+            elif how:
+                line.append(gap)
+                line.append(_form(how, piece, word), style=STYLES.get(how, "cyan"))
+            else:
+                style = colour[token.language] if len(names) > 1 else ""
+                line.append(gap + word, style=f"not bold {style}".strip())
+        shown.append(line)
+    if marks := marks_of(tokens):
+        key = [f"{_form(how, 'shown', 'word')} {meaning}" for how, meaning in marks.items()]
+        shown.append(Text("to be predicted: " + "; ".join(key), style="dim"))
     return shown
 
 
-def shown_tokens(view: Row, decoder: bool) -> list[int]:
-    """Which tokens of a row the terminal shows: the first ones; with a decoder half of them of the
-    target."""
-    count = len(view.tokens)
-    if not decoder:
-        return list(range(min(SHOWN_ON_TERMINAL, count)))
-    # The target stands behind the source, and would be cut off.
-    half = SHOWN_ON_TERMINAL // 2
-    source = sum(token.side == 0 for token in view.tokens)
-    return [*range(min(half, source)), *range(source, min(source + half, count))]
-
-
-def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
-    """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, ·
-    does not."""
-    lines = []
-    for query in shown:
-        # Only what the table above shows: a wider grid would wrap.
-        signs = "".join("·■"[int(sees)] for sees in grid_LL[query, list(shown)])
-        lines.append(f"{view.tokens[query].column:4d} {signs}")
-    return "\n".join(lines)
+def _form(how: str, shown: str, word: str) -> str:
+    """How a word that is to be predicted is marked without colours."""
+    return {"random": f"[{shown}→{word}]", "kept": f"[={word}]"}.get(how, f"[{word}]")

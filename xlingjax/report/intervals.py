@@ -1,7 +1,6 @@
 """How sure a share of few cases is."""
 
 import math
-from collections.abc import Sequence
 
 FEW = 1000
 """Cases, below which a share is shown with its interval."""
@@ -16,16 +15,3 @@ def of_share(share: float, count: int) -> tuple[float, float]:
     half = math.sqrt(share * (1 - share) * spread + spread**2 / 4)
     half /= 1 + spread
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def of_mean(shares: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
-    """The 95 % interval of the mean of several shares, each of its own cases (Zou 2007: from the
-    interval of each)."""
-    below = 0.0
-    above = 0.0
-    for share, count in zip(shares, counts, strict=True):
-        low, high = of_share(share, count)
-        below += (share - low) ** 2
-        above += (high - share) ** 2
-    mean = sum(shares) / len(shares)
-    return (mean - math.sqrt(below) / len(shares), mean + math.sqrt(above) / len(shares))

@@ -1,11 +1,10 @@
 """What objectives read: rows of their batches, token by token and as running text, who may see
-whom, how much is hidden; tables of mined wrong partners.
+whom, how much is hidden.
 
 The masks are the objective's own predicates, which attention uses.
 """
 
 import dataclasses
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,10 +13,6 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.batches.loader import BatchSource, first_batch
-from xlingjax.data.text.files import read_lines
-from xlingjax.data.text.sources import find_negatives
-from xlingjax.data.text.texts import Text
-from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, pictures
@@ -44,7 +39,6 @@ STATISTICS_HEAD = (
     "random (%)",
     "kept (%)",
 )
-NEGATIVES_HEAD = ("similarity", "kind", "sentence", "its translation", "wrong partner")
 
 
 # ---- a row ---------------------------------------------------------------------------------------
@@ -108,35 +102,31 @@ def read_row(
         (name,) = vocabulary.pieces([token])
         return name
 
-    special = vocabulary.special_ids
     tokens = []
     for column in used.tolist():
-        target = ""
-        if column in targets:
-            target = piece(targets[column])
-        token = Token(
-            column=column,
-            piece=piece(int(one["input_ids"][0, column])),
-            target=target,
-            how=fates.get(column, ""),
-            position=int(one["position_ids"][0, column]),
-            language=languages[int(one["language_ids"][0, column])],
-            pack=int(one["pack_ids"][0, column]),
-            side=int(sides[column]),
-            special=int(one["input_ids"][0, column]) in special,
+        token = int(one["input_ids"][0, column])
+        tokens.append(
+            Token(
+                column=column,
+                piece=piece(token),
+                target=piece(targets[column]) if column in targets else "",
+                how=fates.get(column, ""),
+                position=int(one["position_ids"][0, column]),
+                language=languages[int(one["language_ids"][0, column])],
+                pack=int(one["pack_ids"][0, column]),
+                side=int(sides[column]),
+                special=token in vocabulary.special_ids,
+            )
         )
-        tokens.append(token)
     # Only objectives of classes have one.
-    label = None
-    if "labels" in one:
-        label = int(one["labels"][0])
+    label = int(one["labels"][0]) if "labels" in one else None
     # The mask itself, as attention evaluates it, and no second account of it.
     fields = Fields.from_batch(one)
-    grids = {}
-    for name, mask in objective.masks().items():
-        whole_BLL = np.asarray(mask(fields, fields))
-        grids[name] = whole_BLL[0][np.ix_(used, used)]
-    return Row(tokens, grids, label)
+    at = np.ix_(used, used)
+    masks = objective.masks().items()
+    return Row(
+        tokens, {name: np.asarray(mask(fields, fields))[0][at] for name, mask in masks}, label
+    )
 
 
 def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
@@ -144,15 +134,11 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
     ids = one["input_ids"][0]
     # By the fields that an objective reads: none is known by its name here.
     if "decoder_targets" in objective.reads:
-        columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
+        columns = np.flatnonzero(one["decoder_weights"][0])
         # The target's columns stand behind the source's.
-        targets = {}
-        for column in columns:
-            targets[ids.size + column] = int(one["decoder_targets"][0, column])
-        fates = dict.fromkeys(targets, "next")
+        targets, fates = _at(ids.size + columns, one["decoder_targets"][0, columns], "next")
         if "run_offsets" in objective.reads:
-            _, hidden = _slots(with_slots(one), vocabulary)
-            fates |= hidden
+            fates |= _slots(with_slots(one), vocabulary)[1]
         return targets, fates
     if "target_weights" in objective.reads:
         columns = np.flatnonzero(one["target_weights"][0])
@@ -164,10 +150,12 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
             fates |= dict.fromkeys(columns, "pseudo")
         return targets, fates
     if "start_positions" in objective.reads:
-        columns = np.arange(one["start_positions"][0], one["end_positions"][0] + 1)
-        if "beside_start_positions" in objective.reads:
-            beside = np.arange(one["beside_start_positions"][0], one["beside_end_positions"][0] + 1)
-            columns = np.concatenate([columns, beside])
+        spans = []
+        for side in ("", "beside_"):
+            if f"{side}start_positions" in objective.reads:
+                first, last = (one[f"{side}{end}_positions"][0] for end in ("start", "end"))
+                spans.append(np.arange(first, last + 1))
+        columns = np.concatenate(spans)
         return _at(columns, ids[columns], "answer")
     if objective.attention().causal:
         packs = one["pack_ids"][0]
@@ -226,14 +214,9 @@ def with_slots(batch: Batch) -> Batch:
 def facts(objective: Objective, source: BatchSource, view: Row) -> str:
     """A line of an objective's masks, the shapes of what it reads, and the row's label."""
     masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
-    shapes = []
-    for name in objective.reads:
-        sizes = "×".join(map(str, source.shapes[name]))
-        shapes.append(f"{name} {sizes}")
-    text = f"{masks}; {', '.join(shapes)}"
-    if view.label is not None:
-        text += f"; label {view.label}"
-    return text
+    shapes = [f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads]
+    label = "" if view.label is None else f"; label {view.label}"
+    return f"{masks}; {', '.join(shapes)}{label}"
 
 
 # ---- a row as running text -----------------------------------------------------------------------
@@ -241,10 +224,9 @@ def facts(objective: Objective, source: BatchSource, view: Row) -> str:
 
 def examples(tokens: Iterable[Token]) -> list[list[list[Token]]]:
     """Of each example of a row its sides, one after the other."""
-    by_pack = [list(example) for _, example in groupby(tokens, key=lambda token: token.pack)]
     return [
         [list(side) for _, side in groupby(example, key=lambda token: token.side)]
-        for example in by_pack
+        for _, example in groupby(tokens, key=lambda token: token.pack)
     ]
 
 
@@ -281,21 +263,19 @@ def as_values(
 ) -> dict[str, Any]:
     """A row as JSON that a page is made of: its text, and who sees whom in these uses of attention,
     those that hide most first."""
-    texts = []
+    texts, parts = [], []
+    start = 0
     for example in examples(view.tokens):
         sides = []
         for side in example:
-            stretches = []
-            for language, tokens in groupby(side, key=lambda token: token.language):
-                stretches.append((language, list(map(marked, tokens))))
+            stretches = [
+                (language, list(map(marked, tokens)))
+                for language, tokens in groupby(side, key=lambda token: token.language)
+            ]
             sides.append({"names": languages_of(side), "stretches": stretches})
+            parts.append((start, side[len(side) // 2].language))
+            start += len(side)
         texts.append(sides)
-    parts = []
-    start = 0
-    for _, part in groupby(view.tokens, key=lambda token: (token.pack, token.side)):
-        tokens_of_part = list(part)
-        parts.append((start, tokens_of_part[len(tokens_of_part) // 2].language))
-        start += len(tokens_of_part)
     hidden = {use: float(np.mean(~view.grids_LL[use])) for use in uses}
     masks = []
     for use in sorted(hidden, key=hidden.__getitem__, reverse=True):
@@ -355,18 +335,15 @@ def first_rows(
 
 def _most_mixed(batch: Batch) -> int:
     """The first of the rows in most languages."""
-    counts = []
-    for language_L, pack_L in zip(batch["language_ids"], batch["pack_ids"], strict=True):
-        counts.append(len(np.unique(language_L[pack_L > 0])))
-    return int(np.argmax(counts))
+    rows = zip(batch["language_ids"], batch["pack_ids"], strict=True)
+    return int(np.argmax([len(np.unique(language_L[pack_L > 0])) for language_L, pack_L in rows]))
 
 
 def section(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Of a page, from what `first_rows` gave; None: nothing."""
     if not rows:
         return None
-    used = {how for row in rows for how in row["marks"]}
-    marks = {how: meaning for how, meaning in MARKS.items() if how in used}
+    marks = {how: meaning for row in rows for how, meaning in row["marks"].items()}
     return {"rows": list(map(with_pictures, rows)), "marks": marks}
 
 
@@ -398,14 +375,11 @@ def mask_statistics(
         is_random = ~is_mask & ~is_kept
         for column, kind in enumerate((is_mask, is_random, is_kept), 1):
             np.add.at(counts[:, column], language_BM[used_BM & kind], 1)
-    statistics = {}
-    for name, row in zip(languages, counts, strict=True):
-        # A language of the run need not occur in these batches.
-        if row[0]:
-            statistics[name] = _shares(*map(int, row))
+    # A language of the run need not occur in these batches.
+    of_each = zip(languages, counts, strict=True)
+    statistics = {name: _shares(*map(int, row)) for name, row in of_each if row[0]}
     # Of the sums, not a mean of the rates: languages occur unequally often.
-    statistics["all"] = _shares(*map(int, counts.sum(axis=0)))
-    return statistics
+    return statistics | {"all": _shares(*map(int, counts.sum(axis=0)))}
 
 
 def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
@@ -425,85 +399,7 @@ def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
 def statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
     """The rows below `STATISTICS_HEAD`, of what `mask_statistics` gives."""
     rows = []
-    for name, of_language in statistics.items():
-        row = [name, of_language["tokens"], of_language["predictions"]]
-        for key in ("rate", "mask", "random", "kept"):
-            row.append(html.percent(of_language[key]))
-        rows.append(row)
+    for name, of_one in statistics.items():
+        shares = [html.percent(of_one[key]) for key in ("rate", "mask", "random", "kept")]
+        rows.append([name, of_one["tokens"], of_one["predictions"], *shares])
     return rows
-
-
-# ---- mined wrong partners ------------------------------------------------------------------------
-
-
-def read_negatives(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
-    """Of each table that `xlingjax mine --negatives` wrote, JSON values: {"table", "languages",
-    "pairs", "similarity": {kind: mean}, "rows": the first `shown` as [similarity, kind, sentence,
-    translation, wrong partner]}. A table may lack similarity and kind. Raises UserError for what is
-    no such table."""
-    if not patterns:
-        return []
-    tables = []
-    for triple in find_negatives(patterns):
-        path = triple.first.path
-        # Held whole: means are over all, though only a few are shown.
-        texts = list(triple.lines())
-        cells = _column(triple.first, "similarity", len(texts))
-        kinds = _column(triple.first, "kind", len(texts))
-        by_kind: dict[str, list[float]] = {}
-        rows = []
-        for cell, kind, sentences in zip(cells, kinds, texts, strict=True):
-            score = _number(cell, path)
-            if score is not None:
-                # Apart by kind: hard ones are near and random
-                # ones far, and their mean would be of neither.
-                by_kind.setdefault(kind or "all", []).append(score)
-            rows.append([score, kind, *sentences])
-        means = {}
-        for kind, scores in sorted(by_kind.items()):
-            means[kind] = statistics.fmean(scores)
-        table = {
-            "table": path.name,
-            # The wrong partner is in the second of them.
-            "languages": list(triple.languages[:2]),
-            "pairs": len(texts),
-            "similarity": means,
-            "rows": rows[:shown],
-        }
-        tables.append(table)
-    return tables
-
-
-def _column(text: Text, name: str, count: int) -> list[str | None]:
-    """The cells of a column that a table need not have."""
-    _, header = next(read_lines(text.path))
-    if name not in header.split("\t"):
-        return [None] * count
-    return list(Text(text.path, text.language, name).lines())
-
-
-def _number(cell: str | None, path: Any) -> float | None:
-    if cell is None:
-        return None
-    try:
-        return float(cell)
-    except ValueError:
-        raise UserError(
-            f"{path}: similarity {cell!r} is not a number: mine the table again"
-        ) from None
-
-
-def negatives_title(table: Mapping[str, Any]) -> str:
-    means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
-    text = f"{table['table']}: {table['pairs']:,} pairs"
-    if means:
-        text += f"; mean similarity: {means}"
-    return text
-
-
-def negatives_section(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of a page."""
-    return [
-        {"title": negatives_title(table), "head": NEGATIVES_HEAD, "rows": table["rows"]}
-        for table in tables
-    ]

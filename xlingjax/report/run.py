@@ -1,10 +1,7 @@
 """A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like
 a finished one."""
 
-import contextlib
-import re
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +27,6 @@ class Run:
     result: dict[str, Any]
     metrics: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    log: list[str]
     rows: list[dict[str, Any]]
 
     @property
@@ -51,11 +47,8 @@ class Run:
     @property
     def step(self) -> int:
         """The last one that a line tells of."""
-        last = 0
         # Evaluations too: the first of them may come before the first log line.
-        for line in self.metrics + self.evaluations:
-            last = max(last, line["step"])
-        return last
+        return max((line["step"] for line in self.metrics + self.evaluations), default=0)
 
     @property
     def vocabulary_size(self) -> int | None:
@@ -77,10 +70,8 @@ class Run:
         """Tokens seen by those steps, between log lines by interpolation: the common axis of runs
         that are compared."""
         # By step, since each objective logs the same total.
-        tokens = {}
-        for line in self.metrics:
-            if line.get("tokens_seen") is not None:
-                tokens[line["step"]] = line["tokens_seen"]
+        seen = [line for line in self.metrics if line.get("tokens_seen") is not None]
+        tokens = {line["step"]: line["tokens_seen"] for line in seen}
         # From no tokens at step 0 on: evaluations may come before the first log line.
         return np.interp(np.asarray(steps, float), [0, *tokens], [0, *tokens.values()])
 
@@ -103,61 +94,29 @@ class Run:
         """The latest values of the evaluator of that kind: of several, the first whose name
         contains `prefer`."""
         evaluated = self.evaluated(kind)
-        if not evaluated:
-            return None
-        names = list(evaluated)
-        if prefer:
-            names = [name for name in evaluated if prefer in name] + names
-        _, values = evaluated[names[0]][-1]
-        return values
-
-    def wall_seconds(self) -> float | None:
-        """Seconds between the first and the last line of log.txt, the time between two sittings not
-        counted."""
-        sittings: list[list[float]] = []
-        for line in self.log:
-            match = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)", line)
-            if not match:
-                continue
-            # Every start begins with this line.
-            if not sittings or match[2].startswith("xlingjax on "):
-                sittings.append([])
-            # A damaged line may have a thirteenth month.
-            with contextlib.suppress(ValueError, OverflowError):
-                parsed = time.strptime(match[1], "%Y-%m-%d %H:%M:%S")
-                sittings[-1].append(time.mktime(parsed))
-        sittings = [times for times in sittings if times]
-        if not sittings:
-            return None
-        # Each sitting by itself: between two of them nothing ran.
-        return sum(times[-1] - times[0] for times in sittings)
+        for name in sorted(evaluated, key=lambda name: prefer not in name):
+            return evaluated[name][-1][1]
+        return None
 
 
 def read_run(path: str | Path) -> Run:
     """Raises UserError when `path` is no run folder."""
     path = Path(path)
-    if not path.is_dir():
-        raise UserError(f"{path}: no such folder: give the --workdir of a run")
     if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
         raise UserError(
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
             " a run"
         )
     warn_of_changes(path)
-    log = _text(path / "log.txt").splitlines()
-    result = _json(path / "result.json", RESULT)
-    if not result and log and " finished at step " in log[-1]:
-        warn(f"{path / 'result.json'} is missing, and log.txt says that the run has ended")
     # Whatever is missing is empty: a run writes its files one after the other. Of what is only
     # shown a damaged line is left out, and told.
     return Run(
         path,
         _text(path / "config.gin"),
         _json(path / "run.json", RUN),
-        result,
+        _json(path / "result.json", RESULT),
         read_lines(path / "metrics.jsonl", METRICS, say=warn),
         read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
-        log,
         _rows(path / "rows.json"),
     )
 
@@ -167,33 +126,27 @@ def warn(line: str) -> None:
 
 
 def _text(path: Path) -> str:
-    if not path.exists():
-        return ""
     try:
-        content = path.read_bytes()
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
     except OSError as error:
-        warn(f"{path}: cannot be read ({error.strerror or error}); left out")
+        warn(f"{path}: cannot be read ({error.strerror}); left out")
         return ""
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        warn(f"{path} line {line}: not UTF-8; shown with \ufffd in its place")
-        return content.decode(errors="replace")
+    if "\ufffd" in text:
+        warn(f"{path}: not UTF-8; shown with \ufffd in its place")
+    return text
 
 
 def _json(path: Path, shape: Any) -> dict[str, Any]:
-    try:
-        return read_record(path, shape, "restore or remove the file")
-    except FileNotFoundError:
-        return {}
+    return read_record(path, shape, "restore or remove the file") if path.exists() else {}
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
     try:
         return read_record(path, [{str: ANY}], "what the objectives read is left out")
-    except FileNotFoundError:
-        return []
     except UserError as error:
         warn(str(error))
         return []

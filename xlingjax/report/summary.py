@@ -7,16 +7,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.floors import FLOORS
-from xlingjax.report import html, intervals, pictures
+from xlingjax.report import html, pictures
 from xlingjax.report.run import Run
 
 Tile = tuple[str, Any, list[str]]
-
-
-def final_losses(run: Run) -> dict[str, float]:
-    """{objective: its last logged training loss}."""
-    losses = {name: run.lines(name)[-1].get("loss") for name in run.objectives}
-    return {name: loss for name, loss in losses.items() if loss is not None}
+FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}
+"""Key of the summary -> kind of evaluation."""
+_BESIDE_RETRIEVAL = {"retrieval_chance": "chance"} | {
+    f"retrieval_mean_{floor}": name for floor, name in FLOORS.items()
+}
+_PERCENT: dict[str, tuple[str, dict[str, str]]] = {
+    "retrieval_mean": ("retrieval en→xx, raw cosine", _BESIDE_RETRIEVAL),
+    "retrieval_mean_centred": ("retrieval en→xx, language means removed", _BESIDE_RETRIEVAL),
+    "alignment_error": ("word alignment, error rate (0 is best)", {}),
+} | {
+    f"{name}_en": (
+        title,
+        {f"{name}_mean_other": "mean of the other languages", f"{name}_commonest_en": "commonest"},
+    )
+    for name, title in (
+        ("nli", "classification, English"),
+        ("tagging", "tagging, English"),
+        ("qa", "answers (F1), English"),
+    )
+}
+_OTHERS: dict[str, tuple[str, dict[str, str]]] = {
+    "bleu_mean": ("generated text, BLEU, mean over directions", {}),
+    "perplexity_mean": ("held-out perplexity, mean over languages", {"guess": "uniform guess"}),
+    "tlm_perplexity_visible": (
+        "perplexity, translation visible",
+        {"tlm_perplexity_hidden": "with it hidden", "guess": "uniform guess"},
+    ),
+}
+"""Key of the summary -> (what its tile says, {key: what else stands below})."""
 
 
 def key(name: str) -> str:
@@ -39,6 +62,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     speeds = run.logged("tokens_per_second")
     # The median: one interval in which the machine was busy with something else must not weigh.
     speed = statistics.median(speeds) if speeds else None
+    losses = {name: run.lines(name)[-1].get("loss") for name in run.objectives}
     out: dict[str, Any] = {
         "steps": run.result.get("steps", run.step),
         "steps_planned": run.record.get("steps"),
@@ -47,13 +71,13 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         "parameters": run.record.get("parameters"),
         "tokens_seen": run.tokens_seen,
         "tokens_per_second": run.result.get("tokens_per_second", speed),
-        "wall_seconds": run.wall_seconds(),
-        "final_loss": final_losses(run),
+        "final_loss": _known(losses),
     }
-    for ending in ("mean", "mean_centred", "mean_xx_to_en", "mean_centred_xx_to_en"):
-        out[f"retrieval_{ending}"] = retrieval.get(f"retrieval_{ending}")
-    for ending in ("best_layer", "best_layer_centred"):
-        out[f"retrieval_{ending}"] = retrieval.get(f"retrieval_{ending}")
+    for name, value in retrieval.items():
+        if name.startswith("retrieval_"):
+            out[name] = value
+    if retrieval:
+        out["retrieval_chance"] = pictures.chance(retrieval)
     for name, other in compare.items():
         values = other.last("retrieval") or {}
         out[f"retrieval_mean_{key(name)}"] = values.get("retrieval_mean")
@@ -67,7 +91,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
     # A run that is itself a fine-tuning has its own scores.
     candidates = [*finetuned, run]
-    for name, kind in (("nli", "accuracy"), ("tagging", "tagging"), ("qa", "span_qa")):
+    for name, kind in FINETUNED.items():
         values = _first_last(candidates, kind)
         out[f"{name}_en"] = values.get("en")
         out[f"{name}_mean_other"] = values.get("mean_other")
@@ -80,16 +104,18 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
             out[f"{figure}_{group}"] = generated.get(f"{figure}_{group}")
     out["alignment_error"] = (run.last("alignment") or {}).get("alignment_error")
     # A figure that is not there is left out: null would look like one that failed.
-    return {name: value for name, value in out.items() if value is not None}
+    return _known(out)
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     """The latest values of the first run that has some; {}: none has."""
-    for run in runs:
-        # Dev chose the checkpoint, so its figures flatter.
-        if values := run.last(kind, prefer="test"):
-            return values
-    return {}
+    # Dev chose the checkpoint, so its figures flatter.
+    found = (run.last(kind, prefer="test") for run in runs)
+    return next(filter(None, found), {})
 
 
 # ---- on top of the page --------------------------------------------------------------------------
@@ -101,98 +127,39 @@ def facts(summary: Mapping[str, Any]) -> str:
     for name in ("parameters", "tokens_seen", "tokens_per_second"):
         if name in summary:
             parts.append(f"{html.number(int(summary[name]))} {name.replace('_', ' ')}")
-    if summary.get("wall_seconds"):
-        parts.append(f"{summary['wall_seconds'] / 60:,.1f} minutes, everything included")
     return " · ".join(parts)
 
 
 def tiles(run: Run, summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[Tile]:
     """(name, value, lines below it) of what was measured; `compared`: names of the runs beside this
     one."""
-    tiles = _retrieval(run, summary, compared)
-    if "alignment_error" in summary:
-        error = _percent(summary["alignment_error"])
-        tiles.append(("word alignment, error rate", error, ["0 is best, 100 worst"]))
-    for name, title in (
-        ("nli", "classification, English"),
-        ("tagging", "tagging, English"),
-        ("qa", "answers (F1), English"),
-    ):
-        english = summary.get(f"{name}_en")
-        others = summary.get(f"{name}_mean_other")
-        if english is None and others is None:
-            continue
-        below = [f"{_percent(others)} mean of the other languages"]
-        examples = summary.get(f"{name}_examples_en")
-        if examples and english is not None:
-            below.append(_interval([english], [examples], "examples"))
-        if f"{name}_commonest_en" in summary:
-            below.append(f"commonest label {_percent(summary[f'{name}_commonest_en'])}")
-        tiles.append((title, _percent(english), below))
-    if "bleu_mean" in summary:
-        bleu = f"{summary['bleu_mean']:.1f}"
-        tiles.append(("generated text, BLEU", bleu, ["mean over directions"]))
-    return tiles + _perplexities(run, summary)
-
-
-def _retrieval(run: Run, summary: Mapping[str, Any], compared: Sequence[str]) -> list[Tile]:
-    values = run.last("retrieval")
-    if values is None:
-        return []
-    # Of several poolings the first, which the plain figures are of.
-    pooling = next(iter(values["by_language"]))
-    table = values["by_language"][pooling]
-    floors = [f"chance {_percent(pictures.chance(values))}"]
-    for floor, name in FLOORS.items():
-        if f"retrieval_mean_{floor}" in summary:
-            floors.append(f"{name} {_percent(summary[f'retrieval_mean_{floor}'])}")
+    figures = {**summary, "guess": run.vocabulary_size}
     tiles: list[Tile] = []
-    for kind, title in pictures.KINDS.items():
-        ending = {"raw": "", "centred": "_centred"}[kind]
-        score = f"{kind}_en_to_xx"
-        layer = str(values["best"][pooling][score]["layer"])
-        shares = [table[language][layer][score] for language in values["pairs"]]
-        below = [_interval(shares, list(values["pairs"].values()), "pairs a language"), *floors]
-        for name in compared:
-            other = summary.get(f"retrieval_mean_{key(name)}{ending}")
-            if other is not None:
-                below.append(f"{name} {_percent(other)}")
-        mean = summary[f"retrieval_mean{ending}"]
-        # First, since all else that is said of such vectors misleads.
-        if mean <= summary.get("retrieval_mean_char_tfidf", -1):
-            below.insert(0, "not above TF-IDF, which has learnt nothing")
-        tiles.append((f"retrieval en→xx, {title}", _percent(mean), below))
+    for shown, table in ((_percent, _PERCENT), (html.number, _OTHERS)):
+        for name, (title, beside) in table.items():
+            if name not in figures:
+                continue
+            lines = []
+            for of, what in beside.items():
+                if figures.get(of) is not None:
+                    lines.append(f"{what} {shown(figures[of])}")
+            for other in compared:
+                value = figures.get(name.replace("mean", f"mean_{key(other)}"))
+                if name.startswith("retrieval") and value is not None:
+                    lines.append(f"{other} {shown(value)}")
+            # First, since all else that is said of such vectors misleads.
+            if beside is _BESIDE_RETRIEVAL and figures[name] <= figures.get(_TFIDF, -1):
+                lines.insert(0, "not above TF-IDF, which has learnt nothing")
+            # Without that a reader would take the pair of figures for a gain.
+            hidden = figures.get("tlm_perplexity_hidden", float("inf"))
+            if name == "tlm_perplexity_visible" and figures[name] >= hidden:
+                lines.insert(0, "the translation does not help")
+            tiles.append((title, shown(figures[name]), lines))
     return tiles
 
 
-def _interval(shares: Sequence[float], counts: Sequence[int], cases: str) -> str:
-    count = f"{min(counts):,} {cases}"
-    if min(counts) >= intervals.FEW:
-        return count
-    low, high = intervals.of_mean(shares, counts)
-    return f"95 %: {100 * low:.1f}–{100 * high:.1f}; {count}"
+_TFIDF = "retrieval_mean_char_tfidf"
 
 
-def _perplexities(run: Run, summary: Mapping[str, Any]) -> list[Tile]:
-    guess = []
-    if run.vocabulary_size:
-        guess = [f"uniform guess {run.vocabulary_size:,}"]
-    tiles: list[Tile] = []
-    if "perplexity_mean" in summary:
-        below = ["mean over languages", *guess]
-        tiles.append(("held-out perplexity", summary["perplexity_mean"], below))
-    visible = summary.get("tlm_perplexity_visible")
-    hidden = summary.get("tlm_perplexity_hidden")
-    if visible is not None and hidden is not None:
-        below = [f"{html.number(hidden)} with it hidden", *guess]
-        # Without that a reader would take the pair of figures for a gain.
-        if visible >= hidden:
-            below.insert(1, "the translation does not help")
-        tiles.append(("perplexity, translation visible", visible, below))
-    return tiles
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "–"
+def _percent(share: float) -> str:
     return f"{html.percent(share)} %"

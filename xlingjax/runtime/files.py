@@ -24,6 +24,7 @@ _REMEDIES = {
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EISDIR: "a file is needed there: move the folder away",
+    errno.EEXIST: "a folder is needed there: move the file away",
     errno.ENOTDIR: "a folder is needed there: move the file away",
     errno.ELOOP: "repair the links that lead to each other",
 }

@@ -30,15 +30,6 @@ class Evaluator(abc.ABC):
         """Scalars and nested dicts or lists of them. Called by every process; must not keep
         `params`, since the next step takes their memory."""
 
-    def bar(self) -> str:
-        """A line that is said before the first step: what the run is to reach; "": none."""
-        return ""
-
-    def doubt(self, pairs: Mapping[str, int]) -> str:
-        """A line that is said behind the first step: why the run is not likely to reach that; "":
-        nothing speaks against it. pairs: {text: how many its rows hold}."""
-        return ""
-
     def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:
         """A line that is said at the run's end; "": none. values: the last of each evaluator."""
         return ""

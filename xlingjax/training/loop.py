@@ -206,9 +206,6 @@ def train(
             record = {"identity": identity, "config": extra_config or {}}
             record |= feed.course(steps, schedule, optimizer)
             write_run(workdir, record, feed, session)
-        if step < ends:
-            for evaluator in evaluators:
-                tracker.say(evaluator.bar())
         tracker.begin(step)
 
         # ---- the loop ----------------------------------------------------------------------------

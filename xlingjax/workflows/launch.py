@@ -21,7 +21,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh, param_shardings
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
-from xlingjax.report.rows import first_rows, read_negatives
+from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import append_line, write_json
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
@@ -52,8 +52,6 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
         "vocabulary_sha256": corpus.vocabulary.sha256,
     }
     # The report reads the run's folder alone, and the tables may lie elsewhere.
-    if corpus.negatives:
-        record["negatives"] = read_negatives(corpus.negatives)
     if verb == "pretrain":
         record |= sentences_kept(workdir, recipe.bound.get("init_from"))
     record |= sentences_tuned(recipe.bound["objectives"])
@@ -228,13 +226,6 @@ def _begin(
         say(f"warning: {file}: {message}")
     for stage, (_, source) in opened.items():
         if message := row_plans.message(stage, source):
-            say(f"warning: {message}")
-    pairs: dict[str, int] = {}
-    for _, source in opened.values():
-        for name, found in getattr(source, "left_out", {}).items():
-            pairs[name] = max(pairs.get(name, 0), found.pairs - found.left)
-    for evaluator in evaluators:
-        if message := evaluator.doubt(pairs):
             say(f"warning: {message}")
     first_report(workdir, opened, vocabulary)
 

@@ -6,11 +6,9 @@ import pytest
 
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
-from xlingjax.data import held_out_pairs
 from xlingjax.data.rows import plan
 from xlingjax.data.rows.plan import LeftOut
 from xlingjax.errors import UserError
-from xlingjax.evaluation.floors import RetrievalFloors
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
@@ -116,10 +114,6 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     (line,) = said
     assert line.startswith(f"warning: tlm: {left} of {len(pairs)} examples (")
     assert "do not fit rows of 48 tokens" in line
-    # What is measured on these languages hears how many its rows hold.
-    floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
-    launch._begin("run", [], [floors], {"tlm": (None, source)}, vocabulary, said.append)
-    assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
 
 
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():

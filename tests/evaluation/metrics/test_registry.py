@@ -223,18 +223,11 @@ def test_xtreme_takes_both_values_of_an_answer_and_xglue_f1_alone():
     assert averages.task_score(tags, {"seqeval_f1": {"de": 1.0, "en": 2.0}}) == 1.5
 
 
-def test_an_average_may_leave_a_language_out_but_not_miss_one():
+def test_an_average_may_leave_a_language_out():
     xqa = task("xqa", "xqa", "classification", "en fr de", ("accuracy",), averaged=("fr", "de"))
     assert averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0, "de": 80.0}}) == 75
-    with pytest.raises(
-        UserError, match="xqa/xqa: no accuracy of de, and the task's score is a mean over all"
-    ):
-        averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}})
-    assert (
-        averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}}, allow_missing=True) == 70
-    )
-    with pytest.raises(UserError, match="no accuracy of fr, de"):
-        averages.task_score(xqa, {"accuracy": {"en": 99.0}}, allow_missing=True)
+    assert averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}}) == 70
+    assert averages.task_score(xqa, {"accuracy": {"en": 99.0}}) is None
 
 
 def test_groups_and_the_overall_are_means_over_tasks():
@@ -244,11 +237,9 @@ def test_groups_and_the_overall_are_means_over_tasks():
         task("xtreme", "bucc2018", "mining", "en", ("bucc_f1",)),
         task("xtreme", "tatoeba", "retrieval", "en", ("tatoeba_accuracy",)),
     ]
-    found = dict(zip((one.full_name for one in tasks), (10.0, 20.0, 30.0, 50.0), strict=True))
-    assert averages.overall(averages.groups(tasks)["retrieval"], found) == 40
-    assert averages.overall(tasks, found) == 27.5
-    with pytest.raises(UserError, match="no score of xtreme/udpos: the mean is over all 4 tasks"):
-        averages.overall(tasks, {name: x for name, x in found.items() if name != "xtreme/udpos"})
+    assert [one.name for one in averages.groups(tasks)["retrieval"]] == ["bucc2018", "tatoeba"]
+    assert averages.mean([10.0, 20.0, 30.0, 50.0]) == 27.5
+    assert averages.mean([10.0, None]) is None is averages.mean([])
     xglue = [
         task("xglue", "WPR", "ranking", "en", ("ndcg_wpr",)),
         task("xglue", "QG", "generation", "en", ("xglue_bleu",)),
@@ -292,9 +283,7 @@ def test_wrong_numbers_and_ids_instead_of_labels_are_refused():
         score("accuracy", [], [])
     with pytest.raises(UserError, match="sentence 2: 1 tags predicted for 2 words"):
         score("token_accuracy", tagged("A B", "A B"), tags("A B", "A"))
-    with pytest.raises(UserError, match="sentence 1: the prediction 0 is no tag"):
-        score("seqeval_f1", tagged("A B"), [[0, 1]])
-    with pytest.raises(UserError, match="1 predictions for 2 texts"):
+    with pytest.raises(UserError, match="1 predictions for 2 examples"):
         score("xglue_bleu", written("a", "b"), ["a"])
-    with pytest.raises(UserError, match="text 1 has no gold target"):
+    with pytest.raises(UserError, match="example 1 has no gold target"):
         score("rouge_l", written(None), ["a"])

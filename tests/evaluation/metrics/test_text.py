@@ -164,13 +164,6 @@ def test_rouge_l_by_hand():
     assert generation.rouge_l(["", "a"], ["a", ""], "en") == 0
 
 
-def test_english_words_are_rouge_scores():
-    from rouge_score.tokenize import tokenize
-
-    text = "Don't re-use snake_case, e.g. 1,000.5 (or U.S.A.)!  It's\tOK"
-    assert generation._Tokens(False).tokenize(text) == tokenize(text, None)
-
-
 @pytest.mark.parametrize(
     ("language", "made", "wanted", "f1"),
     [
@@ -264,34 +257,37 @@ def test_how_much_text_a_language_has_does_not_decide():
 def test_naive_bayes_by_hand(x, y, text, is_x):
     texts = {"de": [x], "nl": [y]}
     assert generation.wrong_language_rate([text], "de", texts) == (not is_x)
-    assert generation._likeliest("nl", texts)(text) == (not is_x or text in ("qbq", "zzz"))
+    likely = generation._likeliest("nl", texts, [text])
+    assert likely.tolist() == [not is_x or text in ("qbq", "zzz")]
 
 
 def test_naive_bayes_by_the_formula():
     texts = {"de": ["ab a bba"], "nl": ["bb a aaa"]}
-    count = {code: Counter(generation._grams(lines[0])) for code, lines in texts.items()}
-    assert generation._grams("Ab\n") == [" ", "a", "b", " ", " a", "ab", "b ", " ab", "ab "]
+
+    def grams(text):
+        text = f" {text} "
+        return [text[i : i + n] for n in (1, 2, 3) for i in range(len(text) - n + 1)]
+
+    count = {code: Counter(grams(lines[0])) for code, lines in texts.items()}
     every = set(count["de"]) | set(count["nl"])
 
-    def log_likelihood(code):
+    def log_likelihood(code, text):
         total = sum(count[code].values()) + len(every)
-        return sum(
-            math.log((count[code][gram] + 1) / total)
-            for gram in generation._grams(text)
-            if gram in every
-        )
+        known = [gram for gram in grams(" ".join(text.split())) if gram in every]
+        return sum(math.log((count[code][gram] + 1) / total) for gram in known)
 
-    likeliest = generation._likeliest("de", texts)
-    for text in ("".join(letters) for n in range(1, 7) for letters in product("ab ", repeat=n)):
-        if abs(log_likelihood("de") - log_likelihood("nl")) > 1e-9:
-            assert likeliest(text) == (log_likelihood("de") > log_likelihood("nl"))
+    outputs = ["".join(letters) for n in range(1, 7) for letters in product("ab ", repeat=n)]
+    for text, likely in zip(outputs, generation._likeliest("de", texts, outputs), strict=True):
+        of_de, of_nl = log_likelihood("de", text), log_likelihood("nl", text)
+        if abs(of_de - of_nl) > 1e-6:
+            assert likely == (of_de > of_nl)
 
 
 def test_a_language_whose_script_is_open_needs_texts():
     texts = {"sr": ["Мачка спава", "Mačka spava na krovu"], "en": ["The cat sleeps on the roof"]}
     assert generation.wrong_language_rate(["мачка", "mačka na", "the cat"], "sr", texts) == 1 / 3
     digits = {"sr": ["a b c 12 %..."], "en": ["abcdefghijklm"]}
-    assert generation._likeliest("sr", digits)("...")
+    assert generation._likeliest("sr", digits, ["..."]).all()
     assert (
         generation.wrong_language_rate(["", "...", "12 %"], "sr", digits) == 1
     )  # likely, but no letters
@@ -333,20 +329,3 @@ def test_score_names_every_number():
         mixed["tokenised_bleu"] == scores["tokenised_bleu"]
         and "case:mixed" in mixed["signatures"]["bleu"]
     )
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda h, r: generation.score(h, r, "de"),
-        lambda h, r: generation.bleu(h, r, "de"),
-        generation.chrf,
-        generation.tokenised_bleu,
-        lambda h, r: generation.rouge_l(h, r, "de"),
-    ],
-)
-def test_lines_are_counted(function):
-    with pytest.raises(UserError, match="3 hypotheses but 2 references"):
-        function(["a"] * 3, ["a"] * 2)
-    with pytest.raises(UserError, match="0 hypotheses and 0 references"):
-        function([], [])

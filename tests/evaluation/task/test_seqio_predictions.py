@@ -10,7 +10,6 @@ from tests.helpers import tiny, written_run
 from tests.helpers.files import write
 from xlingjax.data.labelled.task import languages_present, read
 from xlingjax.data.vocabulary.training import train_vocabulary
-from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.task.scores import TaskScore
 from xlingjax.evaluation.task.seqio_predictions import seqio_predict_fn
@@ -183,9 +182,7 @@ def test_predictions_survive_as_text(name, prediction):
     assert prediction_of(prediction, kind) == prediction
 
 
-def test_bitexts_are_searched(official, vocabulary):
+def test_a_bitext_has_no_text_of_its_own(official):
     task = task_named("xtreme/tatoeba")
-    with pytest.raises(UserError, match="tatoeba: a bitext is searched by sentence vectors"):
-        seqio_predict_fn(TrainedRun(None, {}, vocabulary, LANGUAGES), task, READING)
     (bitext,) = read(task, official / "xtreme", "test", "fr")
     assert input_text(bitext, "tatoeba") == "tatoeba"

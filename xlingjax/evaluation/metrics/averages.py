@@ -4,7 +4,6 @@ XGLUE's xglue_evaluate.py take them: plain means, never weighted by the number o
 from collections.abc import Mapping, Sequence
 
 from xlingjax.data.labelled.task import Task
-from xlingjax.errors import UserError
 
 AVERAGES = {
     "xtreme": (
@@ -36,8 +35,10 @@ _GROUPS = {
 }
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def mean(values: Sequence[float | None]) -> float | None:
+    """None: of none, or where one is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def averaged_languages(task: Task) -> tuple[str, ...]:
@@ -53,26 +54,15 @@ def task_metrics(task: Task) -> tuple[str, ...]:
     return task.metrics[:1]
 
 
-def task_score(
-    task: Task, scores: Mapping[str, Mapping[str, float]], allow_missing: bool = False
-) -> float:
-    """The task's official score of `scores` {metric: {language: 0..100}}. Raises UserError where a
-    language is missing; with `allow_missing` only where all are."""
+def task_score(task: Task, scores: Mapping[str, Mapping[str, float]]) -> float | None:
+    """The task's score of {metric: {language: 0..100}}, over the languages of the official average
+    that are there; None: none is."""
     means = []
     for name in task_metrics(task):
-        of_metric = scores.get(name, {})
-        languages = averaged_languages(task)
-        there = [of_metric[language] for language in languages if language in of_metric]
-        missing = [language for language in languages if language not in of_metric]
-        if not there or (missing and not allow_missing):
-            raise UserError(
-                f"{task.full_name}: no {name} of {', '.join(missing)}, and the task's score is a"
-                " mean over all"
-            )
-        # First over languages and then over metrics, as
-        # XTREME takes the mean of mean F1 and mean EM.
-        means.append(_mean(there))
-    return _mean(means)
+        of = scores.get(name, {})
+        means.append(mean([of[code] for code in averaged_languages(task) if code in of]))
+    # First over languages and then over metrics, as XTREME takes the mean of mean EM and mean F1.
+    return mean(means)
 
 
 def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
@@ -82,15 +72,3 @@ def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
         if name := _GROUPS.get(task.suite, {}).get(task.kind):
             found.setdefault(name, []).append(task)
     return found
-
-
-def overall(tasks: Sequence[Task], scores: Mapping[str, float]) -> float:
-    """Mean of the scores {full name: 0..100} of `tasks`: the benchmark's of all, a group's of its
-    own. Raises UserError where one is missing."""
-    if missing := [task.full_name for task in tasks if task.full_name not in scores]:
-        raise UserError(
-            f"no score of {', '.join(missing)}: the mean is over all {len(tasks)} tasks"
-        )
-    if not tasks:
-        raise UserError("no tasks to average over")
-    return _mean([scores[task.full_name] for task in tasks])

@@ -33,32 +33,20 @@ def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
         raise UserError(f"Moses has no step {unknown[0]!r} here: choose among {', '.join(STEPS)}")
     if "hyphens" in wanted and "tokenise" not in wanted:
         raise UserError("the step hyphens is an option of Moses' tokeniser: add tokenise")
-    chosen: list[Callable[[str], str]] = []
-    if "punctuation" in wanted:
-        normalizer = _sacremoses().MosesPunctNormalizer(lang=language)
-        chosen.append(normalizer.normalize)
-    if "romanian" in wanted:
-        chosen.append(lambda line: line.translate(_ROMANIAN))
-    if "diacritics" in wanted:
-        chosen.append(lambda line: line.translate(_DIACRITICS))
-    if "tokenise" in wanted:
-        tokenizer = _sacremoses().MosesTokenizer(lang=language)
-        chosen.append(
-            functools.partial(
-                tokenizer.tokenize, return_str=True, aggressive_dash_splits="hyphens" in wanted
-            )
-        )
-    if "compounds" in wanted:
-        chosen.append(_compounds_split)
-    if "lowercase" in wanted:
-        chosen.append(str.lower)
-
-    def taken(line: str) -> str:
-        for step in chosen:
-            line = step(line)
-        return line
-
-    return taken
+    makers: dict[str, Callable[[], Callable[[str], str]]] = {
+        "punctuation": lambda: _sacremoses().MosesPunctNormalizer(lang=language).normalize,
+        "romanian": lambda: lambda line: line.translate(_ROMANIAN),
+        "diacritics": lambda: lambda line: line.translate(_DIACRITICS),
+        "tokenise": lambda: functools.partial(
+            _sacremoses().MosesTokenizer(lang=language).tokenize,
+            return_str=True,
+            aggressive_dash_splits="hyphens" in wanted,
+        ),
+        "compounds": lambda: _compounds_split,
+        "lowercase": lambda: str.lower,
+    }
+    chosen = [make() for step, make in makers.items() if step in wanted]
+    return lambda line: functools.reduce(lambda text, step: step(text), chosen, line)
 
 
 def _compounds_split(line: str) -> str:

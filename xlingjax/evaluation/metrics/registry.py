@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Any
 
 from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged
-from xlingjax.data.labelled.task import KINDS
+from xlingjax.data.labelled.task import KINDS, Task
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics import answers
-from xlingjax.evaluation.metrics import tags as scores_tagging
+from xlingjax.evaluation.metrics import tags as of_tags
 
 
 @dataclass(frozen=True)
@@ -34,41 +34,41 @@ class Metric:
     is not that of the gold records."""
 
 
-def _labels(gold: Sequence[Example], predicted: Sequence[str]) -> list[str]:
-    _check_number(len(gold), len(predicted), "example")
-    labels = []
-    for number, (example, label) in enumerate(zip(gold, predicted, strict=True), 1):
-        if example.label is None:
-            raise UserError(
-                f"example {number} has no gold label; score a split whose labels are distributed"
-            )
-        if not isinstance(label, str):
-            raise UserError(f"prediction {number} is {label!r}: give the label's text, not its id")
-        labels.append(example.label)
-    return labels
-
-
-def _check_number(wanted: int, given: int, what: str) -> None:
-    if wanted != given:
+def _gold(records: Sequence[Any], predicted: Sequence[Any], field: str) -> list[Any]:
+    """What the records tell in a field. Raises UserError where one does not, or where there is no
+    prediction for each."""
+    if len(records) != len(predicted):
         raise UserError(
-            f"{given} predictions for {wanted} {what}s: give one for each, in their order"
+            f"{len(predicted)} predictions for {len(records)} examples: give one for each, in their"
+            " order"
         )
-    if not wanted:
-        raise UserError(f"0 {what}s: there is nothing to score")
+    if not records:
+        raise UserError("0 examples: there is nothing to score")
+    gold = [getattr(record, field) for record in records]
+    for number, answer in enumerate(gold, 1):
+        if answer is None or answer == ():
+            raise UserError(
+                f"example {number} has no gold {field}; score a split whose answers are distributed"
+            )
+    return gold
 
 
 # --- labels ---------------------------------------------------------------------------------------
 
 
 def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
-    labels = _labels(gold, predicted)
+    labels = _gold(gold, predicted, "label")
+    for number, label in enumerate(predicted, 1):
+        # Ids would be equal to no label.
+        if not isinstance(label, str):
+            raise UserError(f"prediction {number} is {label!r}: give the label's text, not its id")
     right = sum(made == label for made, label in zip(predicted, labels, strict=True))
     return 100 * (right / len(labels))
 
 
 def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
     """The records are (query, page) and the rating, a whole number as text."""
-    labels = _labels(gold, predicted)
+    labels = _gold(gold, predicted, "label")
     rows = []
     for number, (example, label, made) in enumerate(zip(gold, labels, predicted, strict=True), 1):
         try:
@@ -100,42 +100,20 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
 # --- tags -----------------------------------------------------------------------------------------
 
 
-def _tags(gold: Sequence[Tagged], predicted: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    _check_number(len(gold), len(predicted), "sentence")
-    for number, (sentence, tags) in enumerate(zip(gold, predicted, strict=True), 1):
-        if not sentence.tags:
+def _of_tags(
+    measure: Callable, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str
+) -> float:
+    tags = _gold(gold, predicted, "tags")
+    for number, (made, wanted) in enumerate(zip(predicted, tags, strict=True), 1):
+        if len(made) != len(wanted):
             raise UserError(
-                f"sentence {number} has no gold tags; score a split whose tags are distributed"
+                f"sentence {number}: {len(made)} tags predicted for {len(wanted)} words"
             )
-        if len(tags) != len(sentence.tags):
-            raise UserError(
-                f"sentence {number}: {len(tags)} tags predicted for {len(sentence.tags)} words"
-            )
-        for tag in tags:
-            if not isinstance(tag, str) or not tag:
-                raise UserError(
-                    f"sentence {number}: the prediction {tag!r} is no tag; give the tag's text,"
-                    " not its id"
-                )
-    return [sentence.tags for sentence in gold]
+    return 100 * measure(predicted, tags)
 
 
-def token_accuracy(
-    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
-) -> float:
-    return 100 * scores_tagging.token_accuracy(predicted, _tags(gold, predicted))
-
-
-def conll_f1(
-    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
-) -> float:
-    return 100 * scores_tagging.entity_f1(predicted, _tags(gold, predicted))
-
-
-def _seqeval(
-    which: int, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
-) -> float:
-    return 100 * scores_tagging.precision_recall_f1(predicted, _tags(gold, predicted))[which]
+def _seqeval(which: int) -> Callable:
+    return partial(_of_tags, lambda *tags: of_tags.precision_recall_f1(*tags)[which])
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -143,19 +121,20 @@ def _seqeval(
 
 def _answers(
     compare: Callable,
-    mlqa: bool,
+    tokens: Callable[[str, str], list[str]],
     gold: Sequence[Question],
     predicted: Mapping[str, str],
     language: str,
 ) -> float:
     if not gold:
         raise UserError("0 questions: there is nothing to score")
-    tokens: Callable[[str], list[str]] = answers.squad_tokens
-    if mlqa:
-        tokens = partial(answers.mlqa_tokens, language=language)
     # An unknown language is refused though no question be answered.
-    tokens("")
-    return answers.answer_score(gold, predicted, tokens, compare)
+    tokens("", language)
+    return answers.answer_score(gold, predicted, lambda text: tokens(text, language), compare)
+
+
+def _squad_tokens(text: str, language: str) -> list[str]:
+    return answers.squad_tokens(text)
 
 
 # --- pairs of sentences ---------------------------------------------------------------------------
@@ -168,30 +147,22 @@ def _bitext(gold: Sequence[Bitext]) -> Bitext:
 
 
 def tatoeba_accuracy(gold: Sequence[Bitext], predicted: Sequence[int], language: str = "") -> float:
-    """A bitext without foreign sentences, as XTREME's label files are, has the rows as ids. A row
-    None finds nothing."""
+    """A bitext without foreign sentences, as XTREME's label files are, has the rows as ids."""
     bitext = _bitext(gold)
-    _check_number(len(bitext.target), len(predicted), "English sentence")
+    if len(bitext.target) != len(predicted):
+        raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English sentences")
     right = 0
     for number, ((english, _), row) in enumerate(zip(bitext.target, predicted, strict=True), 1):
-        # No answer.
-        if row is None:
-            continue
-        if (
-            # True would be taken for row 1.
-            isinstance(row, bool)
-            or int(row) != row
-            or row < 0
-            or (bitext.source and row >= len(bitext.source))
-        ):
-            raise UserError(
-                f"prediction {number} is {row!r}: not a row of the foreign side, 0 to"
-                f" {len(bitext.source) - 1}"
-            )
-        foreign = str(int(row))
-        # Files of labels alone have no sentences, and rows are their ids.
+        foreign = str(row)
+        # By ids and not by rows: XTREME sorts the English side, and a line may have several
+        # translations. Files of labels alone have no sentences, and rows are their ids.
         if bitext.source:
-            foreign = bitext.source[int(row)][0]
+            if not 0 <= row < len(bitext.source):
+                raise UserError(
+                    f"prediction {number} is {row!r}: not a row of the foreign side, 0 to"
+                    f" {len(bitext.source) - 1}"
+                )
+            foreign = bitext.source[row][0]
         right += (foreign, english) in bitext.gold
     return 100 * (right / len(bitext.target))
 
@@ -199,38 +170,19 @@ def tatoeba_accuracy(gold: Sequence[Bitext], predicted: Sequence[int], language:
 def _bucc(
     which: int, gold: Sequence[Bitext], predicted: Iterable[tuple[str, str]], language: str = ""
 ) -> float:
-    wanted = _bitext(gold).gold
     # Pairs may come as lists, out of JSON.
     made = {(source, target) for source, target in predicted}
-    right = len(wanted & made)
-    if not right:
-        return 0.0
-    precision = right / len(made)
-    recall = right / len(wanted)
-    f1 = 2 * precision * recall / (precision + recall)
-    return 100 * (precision, recall, f1)[which]
+    return 100 * of_tags.rates(_bitext(gold).gold, made)[which]
 
 
 # --- texts ----------------------------------------------------------------------------------------
-
-
-def _texts(gold: Sequence[SourceTarget], predicted: Sequence[str]) -> list[str]:
-    _check_number(len(gold), len(predicted), "text")
-    targets = []
-    for number, pair in enumerate(gold, 1):
-        if pair.target is None:
-            raise UserError(
-                f"text {number} has no gold target; score a split whose targets are distributed"
-            )
-        targets.append(pair.target)
-    return targets
 
 
 def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
     from sacrebleu import corpus_bleu
 
     # As the script reads lines.
-    references = [text.split("\t")[-1].strip() for text in _texts(gold, predicted)]
+    references = [text.split("\t")[-1].strip() for text in _gold(gold, predicted, "target")]
     made = [text.strip() for text in predicted]
     return corpus_bleu(made, [references], lowercase=True).score
 
@@ -241,7 +193,7 @@ def _generated(
     # Here, since it imports sacreBLEU, which few tasks need.
     from xlingjax.evaluation.metrics import text as generation
 
-    texts = _texts(gold, predicted)
+    texts = _gold(gold, predicted, "target")
     if name == "sacrebleu":
         return generation.bleu(predicted, texts, language)[0]
     if name == "rouge_l":
@@ -295,16 +247,16 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
     (
         "token_accuracy",
         "tagging",
-        token_accuracy,
+        partial(_of_tags, of_tags.token_accuracy),
         "share of words, over all sentences, that have their gold tag",
     ),
-    ("seqeval_f1", "tagging", partial(_seqeval, 2), f"F1 {_SEQEVAL}"),
-    ("seqeval_precision", "tagging", partial(_seqeval, 0), f"precision {_SEQEVAL}"),
-    ("seqeval_recall", "tagging", partial(_seqeval, 1), f"recall {_SEQEVAL}"),
+    ("seqeval_f1", "tagging", _seqeval(2), f"F1 {_SEQEVAL}"),
+    ("seqeval_precision", "tagging", _seqeval(0), f"precision {_SEQEVAL}"),
+    ("seqeval_recall", "tagging", _seqeval(1), f"recall {_SEQEVAL}"),
     (
         "conll_f1",
         "tagging",
-        conll_f1,
+        partial(_of_tags, of_tags.entity_f1),
         (
             "F1 of entities of IOB2 tags as conlleval reads them (exact span and type; I- after"
             " another type opens one), micro over all sentences"
@@ -313,22 +265,27 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
     (
         "squad_f1",
         "span_qa",
-        partial(_answers, answers.token_f1, False),
+        partial(_answers, answers.token_f1, _squad_tokens),
         f"F1 of bags of tokens, {_SQUAD}",
     ),
     (
         "squad_em",
         "span_qa",
-        partial(_answers, answers.exact_match, False),
+        partial(_answers, answers.exact_match, _squad_tokens),
         f"exact match, {_SQUAD}",
     ),
     (
         "mlqa_f1",
         "span_qa",
-        partial(_answers, answers.token_f1, True),
+        partial(_answers, answers.token_f1, answers.mlqa_tokens),
         f"F1 of bags of tokens, {_MLQA}",
     ),
-    ("mlqa_em", "span_qa", partial(_answers, answers.exact_match, True), f"exact match, {_MLQA}"),
+    (
+        "mlqa_em",
+        "span_qa",
+        partial(_answers, answers.exact_match, answers.mlqa_tokens),
+        f"exact match, {_MLQA}",
+    ),
     (
         "tatoeba_accuracy",
         "retrieval",
@@ -393,10 +350,8 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     `KINDS`."""
     if kind not in KINDS:
         raise UserError(f"{kind!r} is no kind of task: {', '.join(KINDS)}")
-    kinds = [kind]
     # A rating is a class too.
-    if kind == "ranking":
-        kinds.append("classification")
+    kinds = (kind, "classification") if kind == "ranking" else (kind,)
     return tuple(name for name, metric in METRICS.items() if metric.kind in kinds)
 
 
@@ -405,3 +360,12 @@ def find_metric(name: str, kind: str) -> Metric:
     if name not in metrics_of(kind):
         raise UserError(f"{name!r} is no metric of a {kind} task: {', '.join(metrics_of(kind))}")
     return METRICS[name]
+
+
+def scored(task: Task, gold: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+    """{metric: 0..100}, the task's metrics. Raises UserError naming task and language."""
+    try:
+        metrics = {name: find_metric(name, task.kind) for name in task.metrics}
+        return {name: one.compute(gold, predicted, language) for name, one in metrics.items()}
+    except UserError as error:
+        raise UserError(f"{task.full_name}, {language}: {error}") from None

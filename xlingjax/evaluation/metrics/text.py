@@ -9,8 +9,7 @@ region or script: "de", "zh", "zh_TW".
 
 import string
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,13 +60,9 @@ def bleu(
     (`xglue_evaluate.py`).
     """
     base = base_language(language)
-    tokenizer = "13a"
-    if base == "zh":
-        # Splits ideographs alone, and leaves Latin words in the text whole.
-        tokenizer = "zh"
-    # 13a would take a whole sentence for one token.
-    elif base in UNSPACED:
-        tokenizer = "char"
+    # 13a would take a whole sentence for one token; "zh" splits ideographs alone, and leaves Latin
+    # words in the text whole.
+    tokenizer = "zh" if base == "zh" else "char" if base in UNSPACED else "13a"
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer)
     return _corpus_score(metric, hypotheses, references)
 
@@ -152,18 +147,14 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
 # --- Wrong language -------------------------------------------------------------------------------
 
 
-def _grams(text: str) -> list[str]:
-    # A space at either end, so that n-grams tell how words begin and end.
-    text = f" {' '.join(text.lower().split())} "
-    grams = []
-    for n in (1, 2, 3):
-        grams += [text[i : i + n] for i in range(len(text) - n + 1)]
-    return grams
+def _likeliest(
+    language: str, texts: Mapping[str, Sequence[str]], outputs: Sequence[str]
+) -> np.ndarray:
+    """Of each output, whether no other language of `texts` is likelier: naive Bayes on character 1-
+    to 3-grams, add-one smoothing, uniform prior, n-grams that no text has left out."""
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.naive_bayes import MultinomialNB
 
-
-def _likeliest(language: str, texts: Mapping[str, Sequence[str]]) -> Callable[[str], bool]:
-    """Whether no other language of `texts` is likelier: naive Bayes on character 1- to 3-grams,
-    add-one smoothing, uniform prior, n-grams that no text has left out."""
     joined = {code: " ".join(" ".join(lines).split()) for code, lines in texts.items()}
     if empty := [code for code, text in joined.items() if not text]:
         raise UserError(
@@ -172,19 +163,17 @@ def _likeliest(language: str, texts: Mapping[str, Sequence[str]]) -> Callable[[s
         )
     # As much of each: add-one smoothing favours whichever has more.
     size = min(map(len, joined.values()))
-    counts = [Counter(_grams(text[:size])) for text in joined.values()]
-    columns = {gram: column for column, gram in enumerate(sorted(set().union(*counts)))}
-    rows = [[1.0 + count[gram] for gram in columns] for count in counts]
-    table = np.array(rows)
-    table = np.log(table / table.sum(1, keepdims=True))
-    row = list(joined).index(language)
+    # A space at either end, so that n-grams tell how words begin and end.
+    counts = CountVectorizer(analyzer="char", ngram_range=(1, 3), preprocessor=_spaced)
+    fitted = counts.fit_transform([text[:size] for text in joined.values()])
+    model = MultinomialNB(fit_prior=False).fit(fitted, range(len(joined)))
+    scores = model.predict_joint_log_proba(counts.transform(outputs))
+    # Less a little, so that rounding decides no tie.
+    return scores[:, list(joined).index(language)] >= scores.max(axis=1) - 1e-9
 
-    def test(text: str) -> bool:
-        known = [columns[gram] for gram in _grams(text) if gram in columns]
-        scores = table[:, known].sum(1)
-        return bool(scores[row] >= scores.max())
 
-    return test
+def _spaced(text: str) -> str:
+    return f" {' '.join(text.lower().split())} "
 
 
 def wrong_language_rate(
@@ -211,26 +200,22 @@ def wrong_language_rate(
             " some"
         )
     # Text in another script is told apart already, and needs no classifier.
-    rivals = {}
-    for code, lines in texts.items():
-        # Only those that the script leaves open.
-        if not script or script_of_language(code) in (script, None):
-            rivals[code] = lines
+    rivals = {
+        code: lines
+        for code, lines in texts.items()
+        if not script or script_of_language(code) in (script, None)
+    }
     if not script and len(rivals) < 2:
         raise UserError(
             f"the script of {language!r} is unknown, or it has several: name it as in"
             f" {language}_Latn, or give texts of this and another language as"
             " references_by_language"
         )
-    likeliest = _likeliest(language, rivals) if len(rivals) > 1 else None
-    wrong = 0
-    for text in hypotheses:
-        # The classifier is asked last: what has no letters would be any language to it.
-        right = _written_in(script, text)
-        if right and likeliest is not None:
-            right = likeliest(text)
-        wrong += not right
-    return wrong / len(hypotheses)
+    right = np.array([_written_in(script, text) for text in hypotheses])
+    # Of what has no letters: it would be any language to the classifier.
+    if len(rivals) > 1:
+        right &= _likeliest(language, rivals, hypotheses)
+    return float(np.mean(~right))
 
 
 def _written_in(script: str | None, text: str) -> bool:
@@ -263,13 +248,8 @@ def score(
         "chrf": chrf(hypotheses, references, lowercase),
         "tokenised_bleu": tokenised_bleu(hypotheses, references),
     }
-    values: dict[str, Any] = {}
-    signatures = {}
-    for name, (value, signature) in signed.items():
-        values[name] = value
-        signatures[name] = signature
-    return values | {
+    return {name: value for name, (value, _) in signed.items()} | {
         "rouge_l": rouge_l(hypotheses, references, language),
         "wrong_language_rate": wrong,
-        "signatures": signatures,
+        "signatures": {name: signature for name, (_, signature) in signed.items()},
     }

@@ -57,43 +57,30 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
     known."""
     config = model.config
     if task.kind == "generation":
-        if config.decoder_layers:
-            return ""
-        return "the model has no decoder"
+        return "" if config.decoder_layers else "the model has no decoder"
     count = config.labels_of(head_of(model, task))
     if not count and config.task_labels:
         return f"the model has heads of {', '.join(name for name, _ in config.task_labels)} alone"
     if not count:
         return "the model has no head: fine-tune it (`xlingjax finetune --task`)"
     kind = _KIND_OF_CLASSIFIER.get(config.classifier, "classification")
-    wanted = task.kind
-    if wanted == "ranking":
-        # Ranks are those of a class's probability (XGLUE's WPR).
-        wanted = "classification"
-    if kind != wanted:
+    # Ranks are those of a class's probability (XGLUE's WPR).
+    if kind != task.kind and (kind, task.kind) != ("classification", "ranking"):
         return f"the model's head is one of {kind}"
     # The two outputs of a head of spans, first and last, are no labels of the task.
     if kind == "span_qa":
         return ""
+    ours = ", ".join(task.labels[:4])
     if labels is not None and not named_alike(task, labels):
-        return _other_labels(task, labels, count)
+        heads = ", ".join(labels[:4]) or "not told"
+        # Of another number they cannot mean the same.
+        order = "; where they mean the same, give the task's in the order of the head's by --labels"
+        more = order if count == len(task.labels) else ""
+        return f"its labels are {ours} ... and the head's {heads} ...{more}"
     # Names that are not known (None) leave the number to tell.
     if count != len(task.labels):
-        names = ", ".join(task.labels[:4])
-        return f"it has {len(task.labels)} labels ({names} ...) and the model's head {count}"
+        return f"it has {len(task.labels)} labels ({ours} ...) and the model's head {count}"
     return ""
-
-
-def _other_labels(task: Task, labels: Sequence[str], count: int) -> str:
-    ours = ", ".join(task.labels[:4]) or "not told"
-    heads = ", ".join(labels[:4]) or "not told"
-    fault = f"its labels are {ours} ... and the head's {heads} ..."
-    # Of another number they cannot mean the same.
-    if count == len(task.labels):
-        fault += (
-            "; where they mean the same, give the task's in the order of the head's by --labels"
-        )
-    return fault
 
 
 def require_head(model, task: Task) -> None:
@@ -129,20 +116,9 @@ def predict(
         second = language_index(task.trained_on, run.languages, model)
         beside = Beside(pivot, task.trained_on, second)
     if task.kind == "span_qa":
-        return predict_answers(
-            model,
-            params,
-            records,
-            vocabulary,
-            index,
-            length=reading.length,
-            stride=reading.stride,
-            max_question=reading.max_question,
-            longest=reading.longest,
-            reset_positions=reading.reset_positions,
-            beside=beside,
-            **how,
-        )
+        sizes = ("length", "stride", "max_question", "longest", "reset_positions")
+        how |= {name: getattr(reading, name) for name in sizes} | {"beside": beside}
+        return predict_answers(model, params, records, vocabulary, index, **how)
     # Not of spans: `predict_answers` refuses a model that is not for them.
     require_head(model, task)
     if task.kind == "generation":
@@ -154,20 +130,9 @@ def predict(
         made = generator.generate([record.source for record in records], language, language)
         return [best.text for best, *_ in made]
     if task.kind == "tagging":
-        return predict_tags(
-            model,
-            params,
-            records,
-            vocabulary,
-            task.labels,
-            language,
-            index,
-            length=reading.length,
-            apart=reading.apart,
-            marks=reading.marks or task.marks,
-            beside=beside,
-            **how,
-        )
+        how |= {"length": reading.length, "apart": reading.apart, "beside": beside}
+        of = model, params, records, vocabulary, task.labels, language, index
+        return predict_tags(*of, marks=reading.marks or task.marks, **how)
     if pivot is not None:
         return predict_beside(run, task, records, language, reading, pivot, batch_size)[0]
     if task.kind in ("classification", "ranking"):

@@ -1,7 +1,8 @@
 """Which languages of a task are tested, and its metrics: per language, over languages, and as
 evaluators of the training loop."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import numpy as np
 
 from xlingjax.data.labelled.task import Task, languages_present, part_of, read
 from xlingjax.errors import UserError
+from xlingjax.evaluation.classification import summarise
+from xlingjax.evaluation.metrics.answers import mlqa_tokens
 from xlingjax.evaluation.metrics.averages import task_metrics
-from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.task.predictions import predict, translations
+from xlingjax.evaluation.metrics.registry import find_metric, scored
+from xlingjax.evaluation.metrics.tags import require_entities
+from xlingjax.evaluation.task.predictions import predict, predict_beside, require_head, translations
 from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.training.evaluator import Evaluator
@@ -35,9 +39,7 @@ def has_gold(task: Task, records: Sequence[Any]) -> bool:
     # The first record tells for the file: benchmarks hide all of its answers or none.
     gold = getattr(records[0], _GOLD[task.kind])
     # Tags and answers are lists, and an empty one tells nothing.
-    if task.kind in ("tagging", "span_qa"):
-        return bool(gold)
-    return gold is not None
+    return bool(gold) if task.kind in ("tagging", "span_qa") else gold is not None
 
 
 def chosen_languages(
@@ -66,15 +68,11 @@ def require_tested(
     if allow_missing or ALL not in requested:
         return
     part = part_of(split)[0]
-    splits = [split]
-    if part == "dev":
-        splits.append("test")
     # The language that is trained on need not be tested.
-    there = {task.trained_on}
-    for each in splits:
-        there |= {*languages_present(task, data, each)}
-    missing = [language for language in task.languages if language not in there]
-    if missing:
+    there = {task.trained_on, *languages_present(task, data, split)}
+    if part == "dev":
+        there |= {*languages_present(task, data, "test")}
+    if missing := [language for language in task.languages if language not in there]:
         raise UserError(
             f"{task.full_name}: no {part} set of {', '.join(missing)} below {data}:"
             " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing"
@@ -84,11 +82,6 @@ def require_tested(
 # ---- scores --------------------------------------------------------------------------------------
 
 
-def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
-    """{metric: 0..100}, the task's metrics."""
-    return {name: METRICS[name].compute(records, predicted, language) for name in task.metrics}
-
-
 def means(
     by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]
 ) -> dict[str, Any]:
@@ -96,29 +89,24 @@ def means(
     of the official average), `en`, `mean_other` over languages without training examples, and
     `gap`, the transfer gap: `en` less the mean of all others."""
     names = task_metrics(task)
-    score = {}
-    for language, values in by_language.items():
-        # Per language, so that en and the gap are of the same score as the mean.
-        score[language] = float(np.mean([values[name] for name in names]))
-    averaged = [*score.values()]
-    if task.averaged is not None:
-        averaged = _values(score, [code for code in score if code in task.averaged])
+    # Per language, so that en and the gap are of the same score as the mean.
+    score = {code: _mean(values[name] for name in names) for code, values in by_language.items()}
+    averaged = score if task.averaged is None else {*score} & {*task.averaged}
     # Where none of the official languages was measured, the mean of what was.
-    out: dict[str, Any] = {"mean": float(np.mean(averaged or [*score.values()]))}
+    out = {"mean": _mean(score[code] for code in averaged or score)}
     if task.trained_on in score:
         out[task.trained_on] = score[task.trained_on]
-        others = _values(score, [code for code in score if code != task.trained_on])
-        if others:
-            out["gap"] = score[task.trained_on] - float(np.mean(others))
-    untrained = _values(score, [code for code in score if code not in trained_on])
+        if others := [score[code] for code in score if code != task.trained_on]:
+            out["gap"] = score[task.trained_on] - _mean(others)
+    untrained = [score[code] for code in score if code not in trained_on]
     # Of "all" it is not known here which languages had training examples.
     if untrained and ALL not in trained_on:
-        out["mean_other"] = float(np.mean(untrained))
+        out["mean_other"] = _mean(untrained)
     return out
 
 
-def _values(score: Mapping[str, float], languages: Sequence[str]) -> list[float]:
-    return [score[language] for language in languages]
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean([*values]))
 
 
 @dataclass
@@ -142,12 +130,8 @@ class TaskScore(Evaluator):
     name: str = "dev"
 
     def __post_init__(self):
-        self._records = {}
         names = chosen_languages(self.task, self.data, self.split, self.requested)
-        for name in names:
-            # Once, and not at every evaluation.
-            records = read(self.task, self.data, self.split, name)
-            self._records[name] = records[: self.limit or None]
+        self._records = {name: self._read(name) for name in names}
         # After all are read: a file that cannot be read is the first thing to mend.
         for name, records in self._records.items():
             if not has_gold(self.task, records):
@@ -155,6 +139,9 @@ class TaskScore(Evaluator):
                     f"{self.task.full_name}: the {self.split} set of {name} has no answers to score"
                     " against"
                 )
+
+    def _read(self, language: str) -> Sequence[Any]:
+        return read(self.task, self.data, self.split, language)[: self.limit or None]
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         run = self.run(model, params, mesh)
@@ -168,17 +155,94 @@ class TaskScore(Evaluator):
                 run, self.task, records, language, self.reading, pivot, self.batch_size
             )
             by_language[language] = scored(self.task, records, predicted, language)
-        found = means(by_language, self.task, self.trained_on)
         return {
             "kind": "task",
             "metric": " and ".join(task_metrics(self.task)),
-            **found,
+            **means(by_language, self.task, self.trained_on),
             "by_language": by_language,
         }
 
     def run(self, model, params, mesh=None) -> TrainedRun:
         """The model as it is now, with what it reads by."""
         return TrainedRun(model, params, self.vocabulary, tuple(self.languages), mesh)
+
+
+_KINDS = {"classification": "accuracy", "tagging": "tagging", "span_qa": "span_qa"}
+
+
+@dataclass
+class OwnScore(TaskScore):
+    """Metrics of a user's files, `own_task`'s of split "test".
+
+    Values: {"kind", "by_language": {language: x}, "en": x, "mean_other": x}, x the task's first
+    metric in 0..1; of tags and answers also "metric". Of answers, whose second metric is exact
+    match, the same of it in "exact_match_by_language", "en_exact_match", "mean_other_exact_match".
+    Of labels also "examples": {language: how many} and "commonest": {language: share of the label
+    that most of them have}, which guessing can reach.
+    mean_other leaves out `trained_on`. Of plug-in fine-tuning a language's value is that of its own
+    side, beside its translation into the pivot; the pivot's, which mean_other leaves out too, is
+    the mean over the languages that it stands beside.
+
+    Tags are of words: a word has the tag of its first piece, also where all its pieces have learnt
+    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word
+    before has none (not `apart`).
+    """
+
+    metric: str = ""
+    """What "metric" tells."""
+
+    def __post_init__(self):
+        # What the metrics refuse is refused before training.
+        for name in self.task.metrics:
+            find_metric(name, self.task.kind)
+        if "conll_f1" in self.task.metrics:
+            require_entities(self.task.labels)
+        if "mlqa_f1" in self.task.metrics:
+            for language in self.task.languages:
+                mlqa_tokens("", language)
+        self._records = {code: self._read(code) for code in self.task.languages}
+        self._pivot = self._read(self.task.trained_on) if self.task.trained_on else None
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        if model.config.plugged_in != (self._pivot is not None):
+            raise UserError(
+                f"{self.name}: the model has classifier={model.config.classifier!r}: measure one"
+                " that is plugged in, and no other, by plug_in_accuracy"
+            )
+        require_head(model, self.task)
+        run = self.run(model, params, mesh)
+        found: dict[str, list[dict[str, float]]] = {}
+        for language, records in self._records.items():
+            how = (run, self.task, records, language, self.reading)
+            if self._pivot is None:
+                made = {language: predict(*how, batch_size=self.batch_size)}
+            else:
+                own, beside = predict_beside(*how, self._pivot, self.batch_size)
+                made = {language: own, self.task.trained_on: beside}
+            for code, predicted in made.items():
+                found.setdefault(code, []).append(scored(self.task, records, predicted, code))
+        # The pivot of plug-in fine-tuning stands beside every language, in training too: it is none
+        # that was transferred to.
+        trained_on = {*self.trained_on, self.task.trained_on}
+        of_each = []
+        for name in self.task.metrics:
+            shares = {code: _mean(one[name] for one in found[code]) / 100 for code in sorted(found)}
+            of_each.append(summarise(shares, trained_on))
+        values = of_each[0] | {"kind": _KINDS[self.task.kind]}
+        if self.metric:
+            values["metric"] = self.metric
+        if self.task.kind == "classification":
+            values |= {"examples": {}, "commonest": {}}
+            for code, records in self._records.items():
+                values["examples"][code] = len(records)
+                counts = Counter(one.label for one in records)
+                values["commonest"][code] = max(counts.values()) / len(records)
+        if self.task.kind == "span_qa":
+            exact = of_each[1]
+            values["exact_match_by_language"] = exact["by_language"]
+            for name in {"en", "mean_other"} & exact.keys():
+                values[f"{name}_exact_match"] = exact[name]
+        return values
 
 
 @dataclass
@@ -194,11 +258,9 @@ class TasksScore(Evaluator):
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}
-        found = {}
-        for name in ("mean", self.tasks[0].task.trained_on):
-            measured = [values[name] for values in by_task.values() if name in values]
-            # A mean over some of the tasks could not be compared with one over all.
-            if len(measured) == len(by_task):
-                found[name] = float(np.mean(measured))
+        # A mean over some of the tasks could not be compared with one over all.
+        names = ("mean", self.tasks[0].task.trained_on)
+        known = [name for name in names if all(name in values for values in by_task.values())]
+        found = {name: _mean(values[name] for values in by_task.values()) for name in known}
         # Plain figures on top, where BEST_METRIC finds them.
         return {"kind": "tasks", **found, "by_task": by_task}

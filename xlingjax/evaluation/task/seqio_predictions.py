@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.task import KINDS, Task
-from xlingjax.errors import UserError
+from xlingjax.data.labelled.task import Task
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import TrainedRun
@@ -23,19 +22,12 @@ def seqio_predict_fn(
     """`predict_fn` of `seqio.Evaluator(mixture of the task, RecordConverter(task.kind), ...)`.
 
     Each prediction is the ids of its text (`tasks.text_to_text`). output_vocabulary: that the task
-    was registered with, default: bytes, which spell every text. Raises UserError as `predict` does,
-    and for tasks that are searched and not predicted (bitext).
+    was registered with, default: bytes, which spell every text. Raises UserError as `predict` does.
     """
     # Here, since they import TensorFlow.
     from xlingjax.tasks.registry import record_of
     from xlingjax.tasks.seqio_evaluation import encoded
     from xlingjax.tasks.text_to_text import text_of
-
-    if KINDS[task.kind] == "Bitext":
-        raise UserError(
-            f"{task.full_name}: a bitext is searched by sentence vectors and has no predictions;"
-            " use xlingjax evaluate"
-        )
 
     def predict_fn(dataset: Any, model_feature_shapes: Any = None) -> list[tuple[int, np.ndarray]]:
         numbers = []

@@ -89,8 +89,7 @@ def by_layer(cells: Cells):
     measured = [kind for kind in kinds if all(cell[kind] for cell in flat)]
     if not measured:
         return None
-    mixes = dict.fromkeys(cell["mix"] for cell in flat)
-    figures, axes = drawing.panels(len(measured), drawing.tall(len(mixes)))
+    figures, axes = drawing.panels(len(measured))
     for axis, kind in zip(axes, measured, strict=True):
         means, deviations = by_mix(flat, kind)
         numbers = [int(name) for name in means]
@@ -104,7 +103,7 @@ def by_layer(cells: Cells):
         # The whole range: a cut axis makes small differences large.
         axis.set(title=f"{kind} (%)", xlabel="layer", ylim=(0, 100))
         axis.set_xticks(numbers)
-        drawing.label_ends(axis)
+        drawing.legend_below(axis)
     return figures
 
 

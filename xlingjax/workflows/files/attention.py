@@ -11,7 +11,6 @@ from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.run import open_run
 from xlingjax.report import html, pictures
-from xlingjax.report.build import attention_pictures
 from xlingjax.report.inspector import print_table, write_page
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import language_of
@@ -34,8 +33,8 @@ def attention_of_pair(
     output: str = "",
     console: Any = None,
 ) -> list[dict[str, Any]]:
-    """Prints the maps of a pair (see `maps_of`), and writes their page and a PNG of each to folder
-    `output` where it is given; returns them. reset_positions: None, as the run was trained.
+    """Prints the maps of a pair (see `maps_of`), and writes their page to folder `output`
+    where it is given; returns them. reset_positions: None, as the run was trained.
     console: a rich Console; None makes one. Raises UserError for a text of no piece, and one too
     long for the model."""
     from rich.console import Console
@@ -77,16 +76,12 @@ def attention_of_pair(
     )
     for note in {note for _, note in known if note}:
         console.print(note.removeprefix("; "), markup=False)
-    titles = [pictures.attention_title(of_one) for of_one in maps]
-    for title, of_one in zip(titles, maps, strict=True):
-        lines = pictures.attention_lines(of_one)
+    for of_one in maps:
+        title, lines = pictures.attention_title(of_one), pictures.attention_lines(of_one)
         print_table(console, title, pictures.ATTENTION_HEAD, lines)
     if output:
-        figures = {}
-        for title, of_one in zip(titles, maps, strict=True):
-            figures[title.replace(",", "").replace(" ", "-")] = pictures.attention(of_one)
-        body = html.part("sections", "attention", attention_pictures(maps))
+        body = html.part("sections", "attention", list(map(pictures.attention_grid, maps)))
         page = html.section("attention", run, body)
-        write_page(Path(output), "Attention of a pair", [page], figures)
+        write_page(Path(output), "Attention of a pair", [page])
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return maps

@@ -89,12 +89,10 @@ def align(
     *,
     layer: int | None,
     method: str,
-    picture: int,
 ):
-    """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`, and a picture of pair
-    number `picture` (from 1; 0: none). Where `stem.txt` holds gold links, the error rate is given;
-    they are read in the order of `languages`, but of a stem that ends in TGT-SRC in that one.
-    Returns what was done."""
+    """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`. Where `stem.txt`
+    holds gold links, the error rate is given; they are read in the order of `languages`, but of a
+    stem that ends in TGT-SRC in that one. Returns what was done."""
     sides = [f"{stem}.{language}" for language in languages]
     for read in (*sides, f"{stem}.txt"):
         require_apart(output, {"--stem": read})
@@ -105,14 +103,6 @@ def align(
     if not any(first and second for first, second in pairs):
         raise UserError(
             f"{sides[0]} and {sides[1]} have no line with words on both sides: no pairs to align"
-        )
-    # Before the model is opened: a mistyped number should not cost the alignment.
-    if picture and not 1 <= picture <= len(pairs):
-        raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
-    if picture and not all(pairs[picture - 1]):
-        raise UserError(
-            f"--picture {picture}: this pair has a side without words, and nothing to draw; choose"
-            " another"
         )
     gold = Path(f"{stem}.txt")
     # In held-out folders XX-en.txt has XX first.
@@ -129,7 +119,6 @@ def align(
         layer = known_layer(trained, layer)
     texts = []
     links: list[Any] = []
-    shown = None
     for start in range(0, len(pairs), PAIRS):
         part = pairs[start : start + PAIRS]
         (alignments,) = alignment.align(
@@ -146,9 +135,6 @@ def align(
             texts.append(f"{alignment.pharaoh(one)}\n".encode())
         if right is not None:
             links += found
-        if start < picture <= start + len(part):
-            i = picture - 1 - start
-            shown = (alignments[i], part[i], found[i])
     path = Path(output)
     write(path, lambda: write_as_named(path, texts))
     notes = "".join(note for _, note in known)
@@ -156,15 +142,6 @@ def align(
     if right is not None:
         error_rate = alignment.error_rate(links, right)
         summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
-    if shown:
-        # Matplotlib takes long to import, and most calls draw nothing.
-        from xlingjax.report import drawing
-        from xlingjax.report.pictures import alignment as draw
-
-        image = Path(f"{path}.png")
-        figure = draw(*shown)
-        write(image, lambda: drawing.save(figure, image))
-        summary.append(f"{image}: pair {picture}")
     return "\n".join(summary)
 
 

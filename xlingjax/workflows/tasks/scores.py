@@ -12,9 +12,10 @@ import numpy as np
 from xlingjax.data.labelled.task import Task, languages_present, read
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
+from xlingjax.evaluation.metrics.registry import scored
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.evaluation.task.predictions import predict, translations
-from xlingjax.evaluation.task.scores import chosen_languages, has_gold, means, scored
+from xlingjax.evaluation.task.scores import chosen_languages, has_gold, means
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.params import flattened
 from xlingjax.model.partition import mesh_of_all
