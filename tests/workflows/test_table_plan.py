@@ -165,5 +165,5 @@ def test_what_training_refuses_at_its_start_is_refused_here(files, tmp_path):
     }
     plan = planned({"clm": row}, {}, files, tmp_path)
     [fault] = plan.faults
-    assert fault.startswith("clm: PATIENCE=3: STOP_METRIC=perplexity/mean is of no evaluator of")
+    assert fault.startswith("clm: STOP_METRIC=perplexity/mean is of no evaluator of")
     assert "there is none: set HELDOUT_TEXT" in fault

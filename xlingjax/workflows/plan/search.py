@@ -246,7 +246,7 @@ def attentions(recipe: Recipe, machine: Machine) -> list[str]:
     # XLA compiles Triton for no GPU before Ampere.
     if gpu and gpu["capability"] < [8, 0]:
         return ["xla", "chunked"]
-    if any(flash.require_room(length, length) for length in lengths):
+    if not all(map(flash.takes, lengths)):
         return ["xla", "chunked"]
     return ["flash", "xla"]
 
