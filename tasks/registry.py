@@ -19,14 +19,7 @@ from xlingjax.data.labelled.task import KINDS, Task, find, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
-from xlingjax.tasks.t5_metrics import t5_metric
-from xlingjax.tasks.text_to_text import (
-    answerable,
-    has_answer,
-    input_text,
-    prediction_of,
-    target_text,
-)
+from xlingjax.tasks.text_to_text import answerable, input_text, prediction_of, target_text
 
 _TEXT, _TEXTS = tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.string)
 FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
@@ -87,11 +80,6 @@ def register(
         raise UserError(
             f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from"
         )
-    for task in sources:
-        if unknown := [metric for metric in task.metrics if metric not in metrics]:
-            raise UserError(
-                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}"
-            )
     registered = []
     for task, found in sources.items():
         own = [
@@ -248,9 +236,7 @@ def _register(
 
 
 def _metric_fn(name: str, metric: Any, kind: str, language: str):
-    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}: T5's
-    where it is the same number (`t5_metrics`)."""
-    of_t5 = t5_metric(name)
+    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}."""
 
     def metric_fn(targets: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         if len(targets) != len(predictions):
@@ -260,9 +246,6 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
             answerable(prediction, target, kind)
             for target, prediction in zip(targets, predictions, strict=True)
         ]
-        # Ours says what is wrong with answers that lack.
-        if of_t5 is not None and all(map(has_answer, targets)):
-            return {name: float(of_t5(targets, predictions, language))}
         # The official scripts look answers up by the question's id.
         if kind == "span_qa":
             predictions = {

@@ -88,10 +88,7 @@ def _table(
     metrics=("accuracy",),
 ):
     """A task whose lines are a text, one or two texts to be judged with it, and the label."""
-    # Titles, descriptions and snippets are missing here and there.
-    table = Table(
-        (*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:]
-    )
+    table = Table((*columns, "label"), premise=columns[:1], hypothesis=columns[1:])
     files = {
         split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table)
         for split in _SPLITS

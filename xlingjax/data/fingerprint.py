@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import enum
-import functools
 import hashlib
-import logging
-import os
 import re
 import sys
 import sysconfig
@@ -42,18 +38,21 @@ def fingerprint(value: Any) -> str | None:
 
 def _said(value: Any, above: tuple[Any, ...]) -> Any:
     """above: the values that this one is part of."""
-    if isinstance(value, _PLAIN) and not isinstance(value, enum.Enum):
+    if isinstance(value, _PLAIN):
         return type(value).__name__, repr(value)
     # Functions call themselves, and objects know their owners.
     for depth, one in enumerate(above):
         if one is value:
             return "above", depth
     above = (*above, value)
-    by_name = _by_name(value)
-    if by_name:
-        return by_name
-    if isinstance(value, (str, bytes, enum.Enum)):
+    if isinstance(value, types.ModuleType):
+        return "module", value.__name__
+    # tf.DType, without TensorFlow.
+    if isinstance(value, re.Pattern) or hasattr(value, "as_numpy_dtype"):
         return _name(type(value)), str(value)
+    if _is_library(value) and _found_by_name(value):
+        package = sys.modules[value.__module__.partition(".")[0]]
+        return _name(value), str(getattr(package, "__version__", ""))
     if isinstance(value, Mapping):
         entries = [(_said(k, above), _said(v, above)) for k, v in value.items()]
         return _name(type(value)), sorted(entries, key=repr)
@@ -61,48 +60,18 @@ def _said(value: Any, above: tuple[Any, ...]) -> Any:
         return _name(type(value)), sorted(map(repr, _all(value, above)))
     if isinstance(value, Sequence):
         return _name(type(value)), _all(value, above)
-    if isinstance(value, np.ndarray):
-        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes())
-        return str(value.dtype), value.shape, digest.hexdigest()
     if isinstance(value, types.CodeType):
-        return _code(value, above)
+        # Not where it stands: a line above it changes nothing.
+        return value.co_code.hex(), _all(value.co_consts, above), value.co_names
     if isinstance(value, types.FunctionType):
         return _function(value, above)
-    if isinstance(value, types.MethodType):
-        return _said(value.__func__, above), _said(value.__self__, above)
-    if isinstance(value, types.BuiltinFunctionType):
-        return value.__qualname__, _said(value.__self__, above)
     if isinstance(value, type):
         return _name(value), _methods(value, above)
-    if isinstance(value, functools.partial):
-        parts = (value.func, value.args, value.keywords)
-        return "partial", _all(parts, above)
-    inner = _wrapped(value)
-    if inner is not None:
-        return _name(type(value)), _said(inner, above)
     return _object(value, above)
 
 
 def _all(values: Any, above: tuple[Any, ...]) -> list[Any]:
     return [_said(one, above) for one in values]
-
-
-def _by_name(value: Any) -> Any:
-    """What a name alone tells: modules, what packages define, types of arrays; None: not this."""
-    if isinstance(value, types.ModuleType):
-        return "module", value.__name__
-    if isinstance(value, logging.Logger):
-        return "logger", value.name
-    if isinstance(value, (os.PathLike, np.dtype, re.Pattern)):
-        return _name(type(value)), str(value)
-    # tf.DType, without TensorFlow.
-    if hasattr(value, "as_numpy_dtype"):
-        return "dtype", str(value.name)
-    if _is_library(value) and _found_by_name(value):
-        package = value.__module__.partition(".")[0]
-        version = getattr(sys.modules[package], "__version__", "")
-        return _name(value), str(version)
-    return None
 
 
 def _name(value: Any) -> str:
@@ -134,11 +103,6 @@ def _found_by_name(value: Any) -> bool:
     return found is value
 
 
-def _code(code: types.CodeType, above: tuple[Any, ...]) -> Any:
-    # Not where it stands: a line above it changes nothing.
-    return code.co_code.hex(), _all(code.co_consts, above), code.co_names
-
-
 def _function(value: types.FunctionType, above: tuple[Any, ...]) -> Any:
     cells = []
     for cell in value.__closure__ or ():
@@ -154,7 +118,7 @@ def _function(value: types.FunctionType, above: tuple[Any, ...]) -> Any:
                 read[name] = _said(value.__globals__[name], above)
     return (
         _name(value),
-        _code(value.__code__, above),
+        _said(value.__code__, above),
         _said(value.__defaults__, above),
         _said(value.__kwdefaults__, above),
         cells,
@@ -187,18 +151,18 @@ def _methods(value: type, above: tuple[Any, ...]) -> Any:
     return parts
 
 
-def _wrapped(value: Any) -> Any:
-    """The function within a `tf.function`, a cached one, or any other wrapper; None: it is none."""
+def _object(value: Any, above: tuple[Any, ...]) -> Any:
+    # A `tf.function`, a cached function, or any other wrapper.
     for name in ("python_function", "__wrapped__"):
         inner = getattr(value, name, None)
         if callable(inner):
-            return inner
-    return None
-
-
-def _object(value: Any, above: tuple[Any, ...]) -> Any:
+            return _name(type(value)), _said(inner, above)
     # Eager tensors, JAX's arrays.
-    if hasattr(value, "__array__") and hasattr(value, "dtype"):
+    if (
+        hasattr(value, "__array__")
+        and hasattr(value, "dtype")
+        and not isinstance(value, np.ndarray)
+    ):
         return _said(np.asarray(value), above)
     # Our own vocabularies, whose model is an object of C++.
     for vocabulary in (value, getattr(value, "vocabulary", None)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.check.findings import Findings, counted_lines
-from xlingjax.data.languages import spelled_twice, standard_code, twice
+from xlingjax.data.languages import spelled_twice, twice
 from xlingjax.data.overlap import HeldOut, Overlap, normalised
 from xlingjax.data.rows.plan import LeftOut, Rows, pair_rows, stream_rows
 from xlingjax.data.rows.reader import side_bases
@@ -17,9 +17,7 @@ from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.store.blocks import pair_blocks, text_blocks
 from xlingjax.data.store.tokenise import tokenise
 from xlingjax.data.store.tokens import id_dtype
-from xlingjax.data.text.files import ENDINGS, open_bytes, read_raw_lines, wide_encoding
-from xlingjax.data.text.names import file_format
-from xlingjax.data.text.other_formats import doubts, is_header
+from xlingjax.data.text.files import read_raw_lines
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -99,52 +97,19 @@ def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> li
 
 
 def _check_languages(texts: Sequence[Text], pairs: Sequence[Pair], findings: Findings) -> None:
-    """A run refuses a language in two spellings; one of several with a name for all is likely."""
     file_of = {text.language: text.path for text in texts}
     for pair in pairs:
         for side in pair.sides:
             file_of.setdefault(side.language, side.path)
-    certain = spelled_twice(file_of)
-    for codes in certain:
+    for codes in spelled_twice(file_of):
         findings.add("error", file_of[codes[-1]], None, twice(codes))
-    for codes in spelled_twice(file_of, macro=True):
-        if codes not in certain:
-            message = (
-                f"{' and '.join(codes)} may be one language,"
-                f" {standard_code(codes[0], macro=True)}; if they are, give both one code"
-            )
-            findings.add("warning", file_of[codes[-1]], None, message)
-
-
-def _as_what(text: Text) -> str:
-    """What a file was read as: its language, format, encoding and compression."""
-    path = text.path
-    if text.column is None:
-        how = "a line per sentence"
-    elif file_format(path) == "jsonl":
-        how = f"JSON lines, field {text.column!r}"
-    elif isinstance(text.column, int):
-        how = f"a table, column {text.column + 1}"
-    else:
-        how = f"a table, column {text.column!r}"
-    if path.suffix in ENDINGS:
-        how += f", {path.suffix}"
-    with open_bytes(path) as file:
-        encoding = wide_encoding(file.read(4)) or "UTF-8"
-    return f"{text.language}, {how}, {encoding}"
 
 
 def _read(text: Text, findings: Findings) -> list[str] | None:
     """The lines of a text; None, after a finding, if they cannot be read."""
     lines = _lines(text, findings)
     if lines is not None:
-        name = str(text.path)
-        what = _as_what(text)
-        # A file of pairs is read once for each side, one of several languages for each.
-        if name in findings.read and findings.read[name][0] != what:
-            what = f"{findings.read[name][0]}; {what}"
-        findings.read[name] = (what, len(lines))
-        findings.languages.add(text.language)
+        findings.lines[str(text.path), text.language] = len(lines)
     return lines
 
 
@@ -178,29 +143,18 @@ def _check_text(text: Text, findings: Findings) -> bool:
     if not numbered:
         findings.add("error", text.path, None, f"no {text.language} text in it")
         return False
-    if doubt := doubts(text.path, lines):
-        findings.add("warning", text.path, None, doubt)
     _check_lines(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
-    _check_script(text, numbered, findings)
     _check_overlap((text.language,), ((line,) for _, line in numbered), findings)
     return True
 
 
 def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
-    for is_odd, message in (
-        (
-            lambda line: len(line) > LONG_LINE,
-            f"of over {LONG_LINE:,} characters; one sentence per line",
-        ),
-        (
-            lambda line: "\r" in line,
-            "with a CR within, which ends no line here; if it should, `tr '\\r' '\\n'`",
-        ),
-    ):
-        odd = [number for number, line in numbered if is_odd(line)]
-        if odd:
-            findings.add("warning", text.path, odd[0], f"{counted_lines(odd)} {message}")
+    long = [number for number, line in numbered if len(line) > LONG_LINE]
+    if long:
+        message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
+        findings.add("warning", text.path, long[0], message)
+    _check_script(text, numbered, findings)
 
 
 def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
@@ -243,12 +197,6 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     second = _read(pair.second, findings)
     if first is None or second is None:
         return False
-    for side, lines in zip(pair.sides, (first, second), strict=True):
-        if doubt := doubts(side.path, lines):
-            if isinstance(side.column, int):
-                doubt = f"column {side.column + 1}: {doubt}"
-            findings.add("warning", side.path, None, doubt)
-    _check_header(pair, first[:1] + second[:1], findings)
     # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):
@@ -272,19 +220,8 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     for i, side in enumerate(pair.sides):
         _check_lines(side, [(number, sides[i]) for number, sides in numbered], findings)
     _check_repeats(path, numbered, findings)
-    _check_swapped(pair, numbered, findings)
     _check_overlap(pair.languages, (sides for _, sides in numbered), findings)
     return True
-
-
-def _check_header(pair: Pair, cells: Sequence[str], findings: Findings) -> None:
-    # Numbers, where no line names the columns.
-    if isinstance(pair.first.column, int) and is_header(cells, pair.languages):
-        message = (
-            f"{' and '.join(map(repr, cells))} look like names of columns, and are read as a pair;"
-            " remove the line"
-        )
-        findings.add("warning", pair.first.path, 1, message)
 
 
 def _check_overlap(
@@ -293,30 +230,6 @@ def _check_overlap(
     if languages in findings.overlap.wanted:
         for sides in lines:
             findings.overlap.see(languages, tuple(map(normalised, sides)))
-
-
-def _check_swapped(
-    pair: Pair, numbered: Sequence[tuple[int, tuple[str, str]]], findings: Findings
-) -> None:
-    script_x = script_of_language(pair.languages[0])
-    script_y = script_of_language(pair.languages[1])
-    # Languages of one script are not told apart by their letters.
-    if not script_x or not script_y or script_x == script_y:
-        return
-    # Both sides must look foreign: a sentence left
-    # untranslated has one foreign side, and is no swap.
-    swapped = []
-    for number, (x, y) in numbered:
-        x_is_foreign = letters_in(script_y, x) > letters_in(script_x, x)
-        if x_is_foreign and letters_in(script_x, y) > letters_in(script_y, y):
-            swapped.append(number)
-    if not swapped:
-        return
-    # More than half: the names of the files are swapped, and every row would bear wrong languages.
-    severity = "error" if len(swapped) > len(numbered) / 2 else "warning"
-    codes = " and ".join(pair.languages)
-    message = f"{codes} look swapped in {counted_lines(swapped)} of {len(numbered):,}"
-    findings.add(severity, pair.first.path, swapped[0], message)
 
 
 def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:

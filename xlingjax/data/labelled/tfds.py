@@ -17,8 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.questions import checked_question
-from xlingjax.data.labelled.records import Bitext, Example, Question, Tagged, is_lost
-from xlingjax.data.labelled.text import known_label
+from xlingjax.data.labelled.records import (
+    Bitext,
+    Example,
+    Question,
+    Tagged,
+    is_lost,
+    known_label,
+)
 from xlingjax.data.labelled.words import bio
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
@@ -67,18 +73,20 @@ class Prepared:
         """What tells it from the other places of a split."""
         return f"{PREFIX}{self.name} {self.split}"
 
+    def holds(self, language: str) -> bool:
+        return self.languages is None or language in self.languages
+
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
         """The metadata of the sets that are prepared; None: none is."""
-        if self.languages is not None and language not in self.languages:
+        if not self.holds(language):
             return None
         # TFDS writes name:version, and lays it out as name/version.
         pattern = self.name.format(language=language).replace(":", "/")
         split = self.split.format(language=language)
-        paths = []
-        for path in sorted(folder.glob(f"{pattern}/{_INFO}")):
-            # A set may be prepared and lack the split, or have it without rows.
-            if split in _splits(path):
-                paths.append(path)
+        # A set may be prepared and lack the split, or have it without rows.
+        paths = [
+            path for path in sorted(folder.glob(f"{pattern}/{_INFO}")) if split in _splits(path)
+        ]
         return tuple(paths) or None
 
     def read(self, paths: Sequence[Path], task: Any, language: str) -> list[Any]:
@@ -90,55 +98,32 @@ class Prepared:
         records = []
         for path in paths:
             records += self.records(Rows(path.parent, split), task, language)
-        if not records:
-            raise UserError(f"{paths[0].parent}: its split {split} has no rows of {language!r}")
         if all(map(is_lost, records)):
-            raise UserError(
-                f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}"
-            )
+            raise UserError(f"{paths[0].parent}: its split {split} has no rows of {language!r}")
         return records
-
-    def describe(self, language: str) -> str:
-        """The set and its split, for messages."""
-        return f"{self.name} ({self.split})".format(language=language)
-
-    def command(self, folder: Path, language: str) -> str:
-        """What prepares it."""
-        # `tfds build` prepares the version it has; it takes no other.
-        name, _, _ = self.name.format(language=language).partition(":")
-        return f"tfds build {name} --data_dir {folder}"
 
 
 def _splits(path: Path) -> set[str]:
     """The splits of a set with rows. Raises UserError for metadata that is not TFDS's."""
     try:
-        names = set()
-        for split in parsed_json(path.read_text(encoding="utf-8"))["splits"]:
-            # The numbers of rows are strings there.
-            rows = sum(map(int, split.get("shardLengths", ())))
-            if rows:
-                names.add(split["name"])
-        return names
+        splits = parsed_json(path.read_text(encoding="utf-8"))["splits"]
+        # The numbers of rows are strings there.
+        return {one["name"] for one in splits if sum(map(int, one.get("shardLengths", ())))}
     except (ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{path}: not the metadata of a TFDS set with splits; prepare the set again"
-        ) from None
+        raise UserError(f"{path}: not the metadata of a TFDS set; prepare it again") from None
 
 
 @functools.cache
 def _tfds() -> Any:
     try:
-        from xlingjax.data.seqio.mixture import keep_tensorflow_off_accelerators
+        from xlingjax.data.seqio import keep_tensorflow_off_accelerators
 
         # Before TFDS makes its first tensor, with which
         # TensorFlow would take the memory of every GPU.
         keep_tensorflow_off_accelerators()
         import tensorflow_datasets
     except ImportError as error:
-        raise UserError(
-            f"tfds: TensorFlow Datasets cannot be imported ({error}): install tensorflow and"
-            " tensorflow-datasets, or give the folder of the official files"
-        ) from None
+        raise UserError(f"tfds: TensorFlow Datasets cannot be imported ({error})") from None
     return tensorflow_datasets
 
 
@@ -272,11 +257,9 @@ def _example(
     first = first.strip()
     second = second.strip()
     if not translated and not (first and second):
-        raise UserError(
-            f"{where}: a text is empty; read the official files, where the line can be removed"
-        )
+        raise UserError(f"{where}: a text is empty; read the official files without it")
     if label:
-        label = known_label(label, task.labels or None, where)
+        label = known_label(label, task.labels, where)
     return Example(first, second, label, number)
 
 
@@ -295,7 +278,7 @@ def tagged(
             if head == "None":
                 continue
             words.append(word.strip())
-            marks.append(known_label(tag, task.labels or None, where))
+            marks.append(known_label(tag, task.labels, where))
         if first_class:
             marks = bio(marks)
         if words:

@@ -25,7 +25,6 @@ from xlingjax.data.store.tokenise import (
     shard_of_arrays,
 )
 from xlingjax.data.store.tokens import Tokens, end_sentences, joined
-from xlingjax.data.text.names import is_language_code
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
@@ -124,8 +123,8 @@ def require_cache(task: seqio.Task, use_cached: bool) -> None:
     requires and nobody asks for."""
     if task.requires_caching and not use_cached:
         raise UserError(
-            f"task {task.name} is read from its SeqIO cache alone, as its CacheDatasetPlaceholder"
-            " says: set use_cached=True (in a recipe USE_CACHED)"
+            f"task {task.name} is read from its SeqIO cache alone: set use_cached=True (in a recipe"
+            " USE_CACHED)"
         )
     if use_cached and not task.cache_dir:
         raise UserError(
@@ -211,43 +210,27 @@ def task_languages(
     task: seqio.Task, names: Sequence[str], languages: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The language of each of these features. Raises UserError where none is named."""
-    declared = declared_languages(task)
-    if declared:
-        return declared
-    of_name = named_languages(task.name, languages)
-    if len(of_name) == len(names):
-        return tuple(of_name)
+    codes = declared_languages(task) or named_languages(task.name, languages)
+    if len(codes) == len(names):
+        return codes
     if len(names) == 1 and len({*languages}) == 1:
         return tuple(languages)
+    example = f"{task.name}{'.de' if len(names) == 1 else '.de_en'}"
     raise UserError(
         f"task {task.name}: the language of {' and '.join(names)} is not known: call the task"
-        f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
-        " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
+        f" {example}, with languages= (in a recipe LANGUAGES) set to the run's, or give it features"
+        " of xlingjax.data.seqio.adapters.LanguageFeature"
     )
 
 
-def named_languages(name: str, languages: Sequence[str]) -> list[str]:
-    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant".
-    Raises UserError where a language that is none of `languages` stands right beside one: of
-    "it_ca" one of the two would be read as the other."""
+def named_languages(name: str, languages: Sequence[str]) -> tuple[str, ...]:
+    """Those of `languages` that a name ends in: ("de",) of "c4.de", ("en", "de") of "wmt_en_de".
+    SeqIO refuses the hyphen of "zh-Hant"."""
     spelled = {code.replace("-", "_"): code for code in languages}
     # Longest first: zh_Hant is not zh.
     codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
-    if not codes:
-        return []
-    part = f"(?:{codes}|[a-z]{{2}})(?![A-Za-z])"
-    for run in re.findall(f"(?<![A-Za-z]){part}(?:_{part})*", name):
-        parts = re.findall(part, run)
-        others = [one for one in parts if one not in spelled]
-        strange = [one for one in others if is_language_code(one)]
-        if strange and len(others) < len(parts):
-            raise UserError(
-                f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
-                f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
-                " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
-            )
-    found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
-    return [spelled[code] for code in found]
+    found = codes and re.search(rf"(?<![A-Za-z])(?:{codes})(?:_(?:{codes}))*$", name)
+    return tuple(spelled[code] for code in re.findall(codes, found[0])) if found else ()
 
 
 def declared_languages(task: seqio.Task) -> tuple[str, ...]:
@@ -256,12 +239,6 @@ def declared_languages(task: seqio.Task) -> tuple[str, ...]:
     if not all(isinstance(one, LanguageFeature) for one in features):
         return ()
     return tuple(feature.language for feature in features)
-
-
-def _example(sides: int) -> str:
-    if sides == 1:
-        return ".de"
-    return ".de_en"
 
 
 def feature_reader(
@@ -274,33 +251,26 @@ def feature_reader(
     text is needed, which `seqio.preprocessors.tokenize` keeps as NAME_pretokenized; it is tokenised
     anew. Raises UserError where it is not there, or was changed after that.
     """
-    feature = task.output_features[name]
-    theirs = feature.vocabulary
+    theirs = task.output_features[name].vocabulary
+    where = f"task {task.name}"
     if spec[name].shape.rank != 1:
-        raise UserError(
-            f"task {task.name}: '{name}' has {spec[name].shape.rank} axes, and one line of ids has"
-            " one: let a preprocessor make an example of each line"
-        )
-    if isinstance(theirs, SeqioVocabulary):
-        if theirs.vocabulary.sha256 != vocabulary.sha256:
-            raise UserError(
-                f"task {task.name}: its ids are of another vocabulary than the run's; register it"
-                " with the run's VOCABULARY"
-            )
-        return name, functools.partial(_taken, task, vocabulary)
-    if isinstance(theirs, seqio.PassThroughVocabulary):
-        return name, functools.partial(_taken, task, vocabulary)
+        raise UserError(f"{where}: '{name}' is no line of ids: make an example of each line")
+    if isinstance(theirs, SeqioVocabulary) and theirs.vocabulary.sha256 != vocabulary.sha256:
+        raise UserError(f"{where}: its ids are of another vocabulary than the run's")
+    if isinstance(theirs, (SeqioVocabulary, seqio.PassThroughVocabulary)):
+        return name, functools.partial(_ids, task, vocabulary, np.arange(vocabulary.size))
     model = vocabulary.model_bytes
     if model and _model_of(theirs) == model:
-        return name, functools.partial(_renumbered, task, vocabulary)
+        # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
+        return name, functools.partial(_ids, task, vocabulary, vocabulary.to_model)
     text = f"{name}_pretokenized"
     if text in spec and spec[text].dtype == tf.string:
         _require_unchanged(task)
         return text, functools.partial(_tokenised, task, vocabulary)
     raise UserError(
-        f"task {task.name}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's"
-        " VOCABULARY, and it does not keep the text: let seqio.preprocessors.tokenize"
-        " copy_pretokenized, or give the feature SeqioVocabulary(Vocabulary.load(...))"
+        f"{where}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's vocabulary,"
+        " and it does not keep the text: let seqio.preprocessors.tokenize copy_pretokenized, or"
+        " give the feature SeqioVocabulary(Vocabulary.load(...))"
     )
 
 
@@ -323,34 +293,31 @@ def _require_unchanged(task: seqio.Task) -> None:
         seqio.preprocessors.append_eos_after_trim,
     )
     # From the start where no tokenizer is seen: one of the others tokenises, and may do more.
-    at = 0
-    for tokenizer in allowed[:2]:
-        if tokenizer in preprocessors:
-            at = preprocessors.index(tokenizer)
+    at = next((i for i, one in enumerate(preprocessors) if one in allowed[:2]), 0)
     for one in preprocessors[at:]:
-        if one in allowed or isinstance(one, seqio.CacheDatasetPlaceholder):
-            continue
-        what = getattr(one, "__name__", type(one).__name__)
-        raise UserError(
-            f"task {task.name}: its ids are not of the run's VOCABULARY, and its text cannot be"
-            f" tokenised anew, since '{what}' changes them afterwards; give its features"
-            " SeqioVocabulary(Vocabulary.load(...))"
-        )
+        if one not in allowed and not isinstance(one, seqio.CacheDatasetPlaceholder):
+            what = getattr(one, "__name__", type(one).__name__)
+            raise UserError(
+                f"task {task.name}: its text cannot be tokenised anew with the run's vocabulary,"
+                f" since '{what}' changes its ids afterwards; give its features"
+                " SeqioVocabulary(Vocabulary.load(...))"
+            )
 
 
-def _taken(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
-    ids, lengths = _flat(ragged)
-    _require_below(task, ids, vocabulary.size)
-    return ids, lengths
-
-
-def _renumbered(
-    task: seqio.Task, vocabulary: Vocabulary, ragged: Any
+def _ids(
+    task: seqio.Task, vocabulary: Vocabulary, numbers: np.ndarray, ragged: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    ids, lengths = _flat(ragged)
-    # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
-    _require_below(task, ids, len(vocabulary.to_model))
-    return vocabulary.to_model[ids], lengths
+    """numbers: of the task's ids, those of the vocabulary."""
+    # Lines that are all of one length come as a plain tensor.
+    if not isinstance(ragged, tf.RaggedTensor):
+        ragged = tf.RaggedTensor.from_tensor(ragged)
+    ids = ragged.flat_values.numpy()
+    wrong = ids[(ids < 0) | (ids >= len(numbers))]
+    if wrong.size:
+        raise UserError(
+            f"task {task.name}: id {wrong[0]} is not one of the vocabulary's {len(numbers)}"
+        )
+    return numbers[ids].astype(np.int32), ragged.row_lengths().numpy().astype(np.int32)
 
 
 def _tokenised(
@@ -361,27 +328,6 @@ def _tokenised(
     except UnicodeDecodeError as error:
         raise UserError(f"task {task.name}: a text is not UTF-8: {error.object[:60]!r}") from None
     return vocabulary.encode_lines(texts)
-
-
-def _flat(ragged: Any) -> tuple[np.ndarray, np.ndarray]:
-    # Lines that are all of one length come as a plain tensor.
-    if not isinstance(ragged, tf.RaggedTensor):
-        ragged = tf.RaggedTensor.from_tensor(ragged)
-    ids = ragged.flat_values.numpy().astype(np.int32)
-    return ids, ragged.row_lengths().numpy().astype(np.int32)
-
-
-def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
-    if not ids.size:
-        return
-    worst = ids.max()
-    if ids.min() < 0:
-        worst = ids.min()
-    if not 0 <= worst < size:
-        raise UserError(
-            f"task {task.name}: id {worst} is not one of the vocabulary's {size}; its ids must"
-            " be of the run's VOCABULARY"
-        )
 
 
 def lines_of(
