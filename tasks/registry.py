@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged, is_lost
 from xlingjax.data.labelled.task import KINDS, Task, find, read
-from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
 from xlingjax.tasks.text_to_text import answerable, input_text, prediction_of, target_text
@@ -64,7 +63,7 @@ def register(
     does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
     `allow_missing`), no files at all, a name that is taken by another folder.
     """
-    folder, name = located(folder), name or suite
+    folder, name = str(Path(folder).absolute()), name or suite
     vocabulary = vocabulary or seqio.ByteVocabulary()
     arguments = (suite, folder, allow_missing, tuple(tasks), vocabulary)
     # Tests and notebooks register a suite again and
@@ -309,16 +308,11 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    # The same function serves tensors, NumPy's arrays of a batch and plain strings.
+    """The same of a tensor, of NumPy's array of a batch and of plain strings."""
     if hasattr(value, "numpy"):
         value = value.numpy()
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
         return tuple(map(_text, value))
-    # A NumPy scalar of a string becomes bytes by `tolist`.
-    if isinstance(value, bytes):
-        return _text(value)
-    return value
+    return value.decode("utf-8") if isinstance(value, bytes) else value

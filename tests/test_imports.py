@@ -46,8 +46,7 @@ HOMES = {
     "gin": ("xlingjax/config/", "xlingjax/cli/doctor.py"),
     "grain": ("xlingjax/data/batches/",),
     "seqio": OF_SEQIO,
-    # Benchmarks as TFDS has them are records of TensorFlow.
-    "tensorflow": (*OF_SEQIO, "xlingjax/data/labelled/tfds.py"),
+    "tensorflow": OF_SEQIO,
 }
 
 

@@ -290,7 +290,7 @@ def test_pairs_within_one_language_are_left_out(pairs, tmp_path):
     with pytest.raises(UserError, match="both sides in one language"):
         write_negatives([str(tmp_path / "en-en.tsv")], vocabulary, tmp_path / "out")
     (tmp_path / "de-de.tsv").write_text("de\tde\tnegative\tsimilarity\tkind\na\tb\tc\t0.5\thard\n")
-    with pytest.raises(UserError, match="two languages, its name says de twice"):
+    with pytest.raises(UserError, match="no table of negatives, which has a name like en-de.tsv"):
         find_negatives(str(tmp_path / "de-de.tsv"))
 
 

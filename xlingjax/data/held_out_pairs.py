@@ -13,7 +13,7 @@ import numpy as np
 
 from xlingjax.data.overlap import HeldOut
 from xlingjax.data.text.files import find_file, plain_name, read_lines
-from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
 
@@ -121,25 +121,6 @@ def _files(path: str) -> list[Pair]:
             # NAME.de comes before NAME.de.gz, and is the one to read.
             pairs.setdefault(language, Pair(*sides))
     return [*pairs.values()]
-
-
-def given_pairs(path: str) -> list[HeldOut]:
-    """As HELDOUT_PAIRS may name them. Raises UserError."""
-    found = []
-    for pair in _files(path):
-        sides = [*zip(*pair.lines(), strict=True)] or [(), ()]
-        foreign = pair.sides[pair.languages[0] == PIVOT]
-        found.append(HeldOut.of(str(foreign.path), pair.languages, sides))
-    return found
-
-
-def given_text(pattern: str) -> list[HeldOut]:
-    """As HELDOUT_TEXT may name it. Raises UserError."""
-    found = []
-    for text in find_text([pattern]):
-        lines = tuple(text.lines())
-        found.append(HeldOut(str(text.path), (text.language,), (lines,)))
-    return found
 
 
 def held_out(pairs: Mapping[str, Pairs]) -> list[HeldOut]:

@@ -8,7 +8,6 @@ from typing import Any
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Bitext, Example, Tagged
 from xlingjax.data.labelled.task import Task, find, read
-from xlingjax.data.labelled.tfds import is_tfds
 from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import (
@@ -174,7 +173,7 @@ def score_files(
     where nothing is there); then as `read_predictions` and `Metric.compute`.
     """
     for folder in (predictions, gold):
-        if not is_tfds(folder) and not Path(folder).is_dir():
+        if not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
     # All files are looked for first: a missing one is reported before minutes of scoring.
     there, missing = _files_to_score(tasks, predictions, gold, split, allow_missing)
@@ -229,12 +228,6 @@ def _files_to_score(
             if not has_gold:
                 missing["gold"].setdefault(task.full_name, []).append(language)
                 continue
-            # Answers are found by id, whatever the order.
-            if is_tfds(gold) and task.kind != "span_qa":
-                raise UserError(
-                    f"{task.full_name}: its predictions are read in the order of the official"
-                    f" files, and {gold} has another: --gold needs those files"
-                )
             there.append((task, language, path))
     return there, missing
 

@@ -96,18 +96,13 @@ def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
     with pytest.raises(UserError, match=r"x.tsv, line 2: 5 columns, expected 6: language TAB"):
         table([write(path, f"{header}\nde\tneutral\t(\tA\tB\n")], NLI, "de")
     with pytest.raises(
-        UserError,
-        match=r"x.tsv: its header lacks columns of language TAB gold_label TAB sentence1",
+        UserError, match=r"x.tsv: its header lacks columns of language TAB gold_label TAB sentence1"
     ):
         table([write(path, "de\tneutral\t(\tA\tB\tTrue\n")], NLI, "de")
 
 
 def test_texts_of_several_columns_are_joined(tmp_path):
-    table = lt.Table(
-        ("query", "title", "text", "label"),
-        ("query",),
-        ("title", "text"),
-    )
+    table = lt.Table(("query", "title", "text", "label"), ("query",), ("title", "text"))
     path = write(tmp_path / "x", "q\tt\ts\t1\nq\t\ts\t0\n")
     assert [example.hypothesis for example in table([path], BINARY, "de")] == ["t s", "s"]
     for empty in ("q\t\t\t1\n", "\tt\ts\t1\n"):

@@ -15,7 +15,6 @@ from xlingjax.data.seqio.mixture import mixture_source
 from xlingjax.data.seqio.task_text import lines_of, named_languages
 from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 from xlingjax.data.text.texts import Text
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
 
@@ -105,33 +104,6 @@ def test_an_ordinary_t5_task_is_tokenised_with_the_runs_vocabulary(register, voc
     assert {*batch["language_ids"][0].tolist()} == {0}
     with pytest.raises(UserError, match=r"SentencePieceVocabulary; say which vocabulary"):
         mixture_source("c4.de", ClmFeatures(), batch=1, length=16)
-
-
-def test_ids_of_the_same_model_are_renumbered_and_only_one_end_stands(register):
-    """XLM-R's numbers of a model whose own are others: SeqIO's ids, with and without `</s>`."""
-    import io
-
-    import sentencepiece
-
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES + ENGLISH), model_writer=written, vocab_size=60,
-        hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    ours = Vocabulary(written.getvalue(), "xlmr")
-    for add_eos in (False, True):
-        with tf.io.gfile.GFile(f"ram://model{add_eos}", "wb") as file:
-            file.write(written.getvalue())
-        theirs = seqio.SentencePieceVocabulary(f"ram://model{add_eos}", extra_ids=4)
-        steps = [
-            functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
-            seqio.preprocessors.append_eos,
-        ]
-        name = f"same_{'ended' if add_eos else 'open'}"
-        features = {"text": feature(theirs, add_eos=add_eos)}
-        task = register(name, {"text": LINES}, features, steps)
-        (side,) = task_records(task, "train", ours, languages=["de"]).sides
-        assert side.ids.tolist() == stream(ours, LINES)
 
 
 def test_pairs_of_inputs_and_targets_in_the_order_of_the_name(register, vocabulary):

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.overlap import Overlap
 from xlingjax.data.sampling import format_table
-from xlingjax.data.store.entries import cache_root
 
 SHOWN = {"error": 50, "warning": 50, "note": 20}
 """Severities, the worst first, and how many findings of each are printed."""
@@ -44,9 +42,6 @@ class Findings:
     unknown_rate: dict[str, float] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """(file, language) -> lines, of what was read."""
-    overlap: Overlap = field(default_factory=lambda: Overlap(()))
-    """Of the text with what is held out."""
-    cache_bytes: int = 0
     steps: int | None = None
 
     @property
@@ -61,7 +56,7 @@ class Findings:
 
     def text(self) -> str:
         """For the terminal: findings, worst first, then tokens and epochs per language, unknown
-        pieces, cache size, what was read."""
+        pieces, what was read."""
         lines = []
         for severity, most in SHOWN.items():
             items = [item for item in self.items if item.severity == severity]
@@ -73,8 +68,6 @@ class Findings:
         if self.unknown_rate:
             rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
             lines += ["", f"unknown pieces: {rates}"]
-        if self.tables:
-            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_root()}")
         languages = ", ".join(sorted({language for _, language in self.lines}))
         read = f"read {counted_lines(sum(self.lines.values()))} in {languages or 'no language'}"
         counts = Counter(item.severity for item in self.items)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.records import GOLD, learnable
-from xlingjax.data.labelled.tfds import Prepared, data_dir, is_tfds
 from xlingjax.data.text.files import content_hash
 from xlingjax.errors import UserError
 
@@ -153,9 +152,6 @@ class Task:
     `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
-    prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
-    """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written
-    tfds:DIR."""
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -172,7 +168,7 @@ class Task:
 class Found:
     """The files of one language."""
 
-    files: Files | Listed | Prepared
+    files: Files | Listed
     paths: tuple[Path, ...]
 
 
@@ -212,19 +208,13 @@ def share_rows(first: str, second: str, count: int) -> bool:
 
 
 def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
-    """The first of the places of a split whose files all exist; None: there is none. folder: of the
-    files, or tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
+    """The first of the places of a split whose files all exist; None: there is none. Raises
+    UserError: no such folder, or a split that is written wrongly."""
     name, _ = part_of(split)
-    # TFDS's folders have its own layout, so a task has other places in them.
-    if is_tfds(folder):
-        folder = data_dir(folder)
-        places = task.prepared.get(name, ())
-    else:
-        folder = Path(folder)
-        places = task.files.get(name, ())
+    folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"no folder {folder}; give the one that holds the files of {task.suite}")
-    for files in places:
+    for files in task.files.get(name, ()):
         paths = files.paths(folder, language)
         if paths and all(map(Path.is_file, paths)):
             return Found(files, paths)
@@ -323,20 +313,14 @@ def read_languages(
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
-    are any; of a set of TFDS of what describes it."""
-    root = Path(folder)
-    if is_tfds(folder):
-        root = data_dir(folder)
+    are any."""
     paths = set()
     for split, language in parts:
         found = find(task, folder, split, language)
         if found:
             paths.update(found.paths)
-    return {
-        # Relative, so that a benchmark that was moved is still the same.
-        str(path.relative_to(root)): content_hash(path)
-        for path in sorted(paths)
-    }
+    # Relative, so that a benchmark that was moved is still the same.
+    return {str(path.relative_to(folder)): content_hash(path) for path in sorted(paths)}
 
 
 def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -348,12 +332,9 @@ def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
-    places = (task.prepared if is_tfds(folder) else task.files).get(split, ())
-    looked_for = " or ".join(files.place for files in places if files.holds(language))
-    remedy = "fetch them, or pass over languages without files with allow_missing"
-    if is_tfds(folder):
-        remedy = "`tfds build NAME --data_dir DIR` prepares a set; else give the official files"
+    places = [files.place for files in task.files.get(split, ()) if files.holds(language)]
     return (
         f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for"
-        f" {looked_for or 'none, it has no such split'}; {remedy}"
+        f" {' or '.join(places) or 'none, it has no such split'}; fetch them, or pass over"
+        " languages without files with allow_missing"
     )

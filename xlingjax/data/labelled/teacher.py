@@ -20,6 +20,7 @@ from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import write_text
 
 _RECORDS = {
     "classification": Example,
@@ -36,15 +37,9 @@ def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
 
 def write_labelled(path: Path, records: Sequence[Any]) -> None:
     """One record of `data/labelled/records.py` a line, as JSON."""
-    lines = []
-    for record in records:
-        lines.append(json.dumps(asdict(record), ensure_ascii=False) + "\n")
-    text = "".join(lines)
-    # A teacher may be stopped while it writes: what has its name is whole.
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    lines = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records]
+    write_text(path, "".join(lines))
 
 
 def read_labelled(path: Path, task: Task) -> list[Any]:

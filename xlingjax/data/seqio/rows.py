@@ -7,8 +7,6 @@ Rows are planned, looked up and masked by the functions that feed the trainer (`
 
 from __future__ import annotations
 
-import contextvars
-import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,8 +27,6 @@ from xlingjax.errors import UserError
 
 AT_ONCE = 256
 """Rows that are looked up, or masked, in one call."""
-APART = 1_000_003
-"""Between the seeds of two shards: SeqIO counts the preprocessors of one up from its seed."""
 
 
 class ObjectiveRows:
@@ -321,18 +317,11 @@ def field_rank(name: str) -> int:
 
 
 class RowTask(seqio.Task):
-    """A task made of a task of text: it reads that one's SeqIO cache where it has none itself, and
-    its shards draw apart.
-
-    SeqIO gives row i of every shard the same seed, so that the same places of other rows would be
-    masked; here only shard 0 has SeqIO's seed.
-    """
+    """A task made of a task of text: it reads that one's SeqIO cache where it has none itself."""
 
     def __init__(self, name: str, *, text: seqio.Task, **given: Any):
         super().__init__(name, **given)
         self.text = text
-        self._shard: contextvars.ContextVar[int]
-        self._shard = contextvars.ContextVar("shard", default=0)
 
     @property
     def rows(self) -> ObjectiveRows:
@@ -341,23 +330,3 @@ class RowTask(seqio.Task):
     @property
     def cache_dir(self) -> str | None:
         return super().cache_dir or self.text.cache_dir
-
-    def get_dataset(self, *given: Any, **named: Any) -> tf.data.Dataset:
-        signature = inspect.signature(seqio.Task.get_dataset)
-        bound = signature.bind(self, *given, **named).arguments
-        shard_info = bound.get("shard_info") or seqio.ShardInfo(0, 1)
-        token = self._shard.set(shard_info.index)
-        try:
-            return super().get_dataset(*given, **named)
-        finally:
-            self._shard.reset(token)
-
-    def preprocess_postcache(
-        self,
-        dataset: tf.data.Dataset,
-        sequence_length: Mapping[str, int] | None,
-        seed: int | None = None,
-    ) -> tf.data.Dataset:
-        if seed is not None:
-            seed += APART * self._shard.get()
-        return super().preprocess_postcache(dataset, sequence_length, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from xlingjax.data.store.tokenise import (
     of_shards,
     shard_of_arrays,
 )
-from xlingjax.data.store.tokens import Tokens, end_sentences, joined
+from xlingjax.data.store.tokens import end_sentences, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
@@ -90,31 +91,21 @@ def _shards(
     """The shards of each side, in the store (see `of_shards`), of chunks of lines: (ids, lengths)
     of each side."""
     shards: list[list[Entry]] = []
-    waiting: list[Tokens] = []
-
-    def take(lines: int) -> None:
-        """One shard of each side, of the first of the lines that wait."""
-        for number, side in enumerate(waiting):
-            tokens = int(side.lengths[:lines].sum(dtype=np.int64))
-            shard = shard_of_arrays(side.ids[:tokens], side.lengths[:lines], vocabulary)
-            shards[number].append(shard)
-            waiting[number] = Tokens(side.ids[tokens:], side.lengths[lines:])
-
     parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
     lines = 0
-    for sides in chunks:
-        parts.append(sides)
-        lines += sides[0][1].size
-        shards = shards or [[] for _ in sides]
-        if lines >= SHARD_LINES:
-            waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
-            while waiting[0].lengths.size >= SHARD_LINES:
-                take(SHARD_LINES)
-            parts = [[(side.ids, side.lengths) for side in waiting]]
-            lines = waiting[0].lengths.size
-    if parts and (lines or not shards[0]):
-        waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
-        take(lines)
+    # None behind the last chunk: what is left is a shard, too.
+    for chunk in itertools.chain(chunks, [None]):
+        if chunk is not None:
+            parts.append(chunk)
+            lines += chunk[0][1].size
+        # Chunks divide a shard.
+        if parts and lines >= SHARD_LINES or chunk is None and (lines or parts and not shards):
+            sides = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
+            shards = shards or [[] for _ in sides]
+            for of_side, side in zip(shards, sides, strict=True):
+                of_side.append(shard_of_arrays(side.ids, side.lengths, vocabulary))
+            parts = []
+            lines = 0
     return [of_shards(of_side) for of_side in shards]
 
 
@@ -246,10 +237,10 @@ def feature_reader(
 ) -> tuple[str, Lines]:
     """(the column of a task that is read for a feature, what makes the vocabulary's ids of it).
 
-    Ids of the vocabulary itself, of its SentencePiece model under SeqIO's own class, and ids that
-    SeqIO passes through are taken (these are the run's numbers). Of ids of another vocabulary the
-    text is needed, which `seqio.preprocessors.tokenize` keeps as NAME_pretokenized; it is tokenised
-    anew. Raises UserError where it is not there, or was changed after that.
+    Ids of the vocabulary itself and ids that SeqIO passes through are taken (these are the run's
+    numbers). Of ids of another vocabulary the text is needed, which `seqio.preprocessors.tokenize`
+    keeps as NAME_pretokenized; it is tokenised anew. Raises UserError where it is not there, or was
+    changed after that.
     """
     theirs = task.output_features[name].vocabulary
     where = f"task {task.name}"
@@ -258,11 +249,7 @@ def feature_reader(
     if isinstance(theirs, SeqioVocabulary) and theirs.vocabulary.sha256 != vocabulary.sha256:
         raise UserError(f"{where}: its ids are of another vocabulary than the run's")
     if isinstance(theirs, (SeqioVocabulary, seqio.PassThroughVocabulary)):
-        return name, functools.partial(_ids, task, vocabulary, np.arange(vocabulary.size))
-    model = vocabulary.model_bytes
-    if model and _model_of(theirs) == model:
-        # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
-        return name, functools.partial(_ids, task, vocabulary, vocabulary.to_model)
+        return name, functools.partial(_ids, task, vocabulary)
     text = f"{name}_pretokenized"
     if text in spec and spec[text].dtype == tf.string:
         _require_unchanged(task)
@@ -272,15 +259,6 @@ def feature_reader(
         " and it does not keep the text: let seqio.preprocessors.tokenize copy_pretokenized, or"
         " give the feature SeqioVocabulary(Vocabulary.load(...))"
     )
-
-
-def _model_of(theirs: seqio.Vocabulary) -> bytes | None:
-    """The SentencePiece model of SeqIO's own class, as it lies in its file: in memory it may have
-    sentinels behind its pieces."""
-    if not isinstance(theirs, seqio.SentencePieceVocabulary):
-        return None
-    with tf.io.gfile.GFile(theirs.sentencepiece_model_file, "rb") as file:
-        return file.read()
 
 
 def _require_unchanged(task: seqio.Task) -> None:
@@ -304,20 +282,17 @@ def _require_unchanged(task: seqio.Task) -> None:
             )
 
 
-def _ids(
-    task: seqio.Task, vocabulary: Vocabulary, numbers: np.ndarray, ragged: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """numbers: of the task's ids, those of the vocabulary."""
+def _ids(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
     # Lines that are all of one length come as a plain tensor.
     if not isinstance(ragged, tf.RaggedTensor):
         ragged = tf.RaggedTensor.from_tensor(ragged)
     ids = ragged.flat_values.numpy()
-    wrong = ids[(ids < 0) | (ids >= len(numbers))]
+    wrong = ids[(ids < 0) | (ids >= vocabulary.size)]
     if wrong.size:
         raise UserError(
-            f"task {task.name}: id {wrong[0]} is not one of the vocabulary's {len(numbers)}"
+            f"task {task.name}: id {wrong[0]} is not one of the vocabulary's {vocabulary.size}"
         )
-    return numbers[ids].astype(np.int32), ragged.row_lengths().numpy().astype(np.int32)
+    return ids.astype(np.int32), ragged.row_lengths().numpy().astype(np.int32)
 
 
 def _tokenised(

@@ -18,6 +18,7 @@ import numpy as np
 
 from xlingjax.data.content_hashes import content_hash as content_hash
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import replaced
 from xlingjax.runtime.packages import package
 
 # --- Compressed files as the bytes in them ---
@@ -62,19 +63,13 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
 
 def write_as_named(path: Path, content: Iterable[bytes]) -> None:
     """Writes a file whole or not at all, compressed as its ending says. Raises OSError."""
-    # By its process, since several may write one file.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            if path.suffix in ENDINGS:
-                compressor = _COMPRESSORS[path.suffix]()
-                file.writelines(map(compressor.compress, content))
-                file.write(compressor.flush())
-            else:
-                file.writelines(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replaced(path) as file:
+        if path.suffix in ENDINGS:
+            compressor = _COMPRESSORS[path.suffix]()
+            file.writelines(map(compressor.compress, content))
+            file.write(compressor.flush())
+        else:
+            file.writelines(content)
 
 
 def pieces_of(file: io.BufferedIOBase) -> Iterator[bytes]:
@@ -214,13 +209,12 @@ def _line_ends(path: Path, lines: int) -> Iterator[int]:
             offset += len(block)
 
 
-def read_raw_lines(
-    path: str | os.PathLike, part: Part | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, bytes of the line without its end), of all the file or a part of it;
-    only LF and CRLF end a line, a BOM is dropped.
+def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tuple[int, str]]:
+    """(line number from 1, the line without its end), of all the file or a part of it; only LF and
+    CRLF end a line, a BOM is dropped.
 
-    Raises UserError: the file cannot be opened, is a damaged archive, or has NULs, as no text has.
+    Raises UserError: the file cannot be opened, is a damaged archive, has NULs, as no text has, or
+    is not UTF-8 (naming the line).
     """
     number = 0
     try:
@@ -236,7 +230,12 @@ def read_raw_lines(
                         f"{path}, line {number}: a NUL byte, which no text has; convert UTF-16 by"
                         " `iconv -f UTF-16 -t UTF-8`"
                     )
-                yield number, raw.rstrip(b"\r\n")
+                yield number, raw.rstrip(b"\r\n").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x}, column"
+            f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t UTF-8`"
+        ) from None
     except Exception as error:
         if not is_damage(error):
             raise
@@ -257,20 +256,6 @@ def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
         yield number, raw
         left -= len(raw)
         number += 1
-
-
-def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tuple[int, str]]:
-    """`read_raw_lines` as text. Raises UserError naming the file and line of the first byte that is
-    not UTF-8, too."""
-    for number, raw in read_raw_lines(path, part):
-        try:
-            yield number, raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x}, column"
-                f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t"
-                " UTF-8`"
-            ) from None
 
 
 def plain_name(path: Path) -> str:
