@@ -309,7 +309,5 @@ def test_too_few_pairs(tmp_path, pairs):
 def test_tables_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_text("en\tde\na\tb\n")
-    with pytest.raises(
-        UserError, match="columns? names with en, de, negative|line of column names"
-    ):
+    with pytest.raises(UserError, match="which has a name like en-de.tsv and the columns"):
         find_negatives([str(path)])
