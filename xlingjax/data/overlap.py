@@ -10,16 +10,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from xlingjax.data.store.blocks import BlockText
-from xlingjax.data.store.tokens import Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 MOST = 0.5
 """Of the held-out lines: as many are a mistake, and not what small corpora share."""
 LINES = 1 << 24
 """Of the training text that are looked at before a run: some seconds."""
-_PREFIX = 8
-"""Tokens by which most lines are told apart."""
-_PRIME = np.uint64(1_000_003)
+_PRIME = 1_000_003
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +76,22 @@ def overlap_of_texts(
     seen: dict[tuple[str, ...], set[Keys]] = {languages: set() for languages in wanted}
     for text in chosen.values():
         languages = text.languages[:2]
-        marks = np.unique(_marks(_records_of(languages, wanted[languages])))
+        of_keys = []
+        for keys in zip(*wanted[languages], strict=True):
+            tokens = [np.frombuffer(of_line, np.int32) for of_line in keys]
+            of_keys.append((np.array([*map(len, tokens)]), np.array([one[0] for one in tokens])))
+        marks = np.unique(_marks(of_keys))
         for number in range(0, len(text.blocks), every):
             looked_at += text.blocks[number].lines
             sides = text.of_block(number).sides[:2]
             starts = [np.cumsum(side.lengths) - side.lengths for side in sides]
-            found = np.isin(_marks(Records(languages, sides)), marks)
+            # An empty line has no first token, and is looked for by none.
+            firsts = [
+                np.append(side.ids, 0)[start].astype(np.int64)
+                for side, start in zip(sides, starts, strict=True)
+            ]
+            lengths = [side.lengths.astype(np.int64) for side in sides]
+            found = np.isin(_marks(zip(lengths, firsts, strict=True)), marks)
             for line in np.flatnonzero(found).tolist():
                 of_line = []
                 for side, start in zip(sides, starts, strict=True):
@@ -118,26 +125,10 @@ def _message(macro: str, found: int, total: int, looked_at: float) -> str:
     return f"{message}: {because}; take them out of {macro}"
 
 
-def _records_of(languages: tuple[str, ...], wanted: Iterable[tuple[bytes, ...]]) -> Records:
-    """The lines of these keys."""
-    sides = []
-    for keys in zip(*wanted, strict=True):
-        lines = [np.frombuffer(key, np.int32) for key in keys]
-        lengths = np.array([*map(len, lines)], np.int32)
-        sides.append(Tokens(np.concatenate(lines), lengths))
-    return Records(languages, tuple(sides))
-
-
-def _marks(records: Records) -> np.ndarray:
-    """uint64 [lines]: of the lengths and first tokens of a line's sides. Equal lines have equal
-    ones; of others few do."""
-    marks = np.zeros(len(records.sides[0].lengths), np.uint64)
-    for side in records.sides:
-        starts = np.cumsum(side.lengths, dtype=np.int64) - side.lengths
-        marks = marks * _PRIME + side.lengths.astype(np.uint64)
-        for offset in range(_PREFIX):
-            inside = side.lengths > offset
-            tokens = np.zeros(len(marks), np.uint64)
-            tokens[inside] = side.ids[starts[inside] + offset]
-            marks = marks * _PRIME + tokens
-    return marks
+def _marks(sides: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """int64 [lines]: equal of lines with equal lengths and first tokens on each side, given as
+    (tokens of each line, its first); of others few are."""
+    mark = np.int64(0)
+    for lengths, first in sides:
+        mark = (mark * _PRIME + lengths) * _PRIME + first
+    return np.asarray(mark)
