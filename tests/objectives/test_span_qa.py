@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from tests.helpers import numpy_transformer as transformer
-from tests.helpers.batches import check_batch
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
 from xlingjax.objectives.finetuning import SpanQA
 
