@@ -10,7 +10,6 @@ from xlingjax.data.labelled.pairs import read_source_target
 from xlingjax.data.labelled.task import Files, Task
 from xlingjax.data.labelled.text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
 from xlingjax.data.labelled.words import Columns, read_conllu, read_xsid_slots
-from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
 from xlingjax.tasks.xtreme import (
     PANX_TAGS,
@@ -155,7 +154,6 @@ TASKS = (
         {split: _conll(split) for split in _SPLITS},
         ("conll_f1", "seqeval_f1"),
         CONLL_TAGS,
-        prepared=prepared.CONLL,
     ),
     _task(
         "xqa",
@@ -247,7 +245,6 @@ TASKS = (
         },
         ("token_accuracy", "seqeval_f1"),
         UPOS,
-        prepared=prepared.UD,
     ),
     _task(
         "xcopa",
@@ -277,7 +274,6 @@ TASKS = (
         },
         ("squad_f1", "squad_em"),
         overlap=XQUAD_OVERLAP,
-        prepared=prepared.TYDIQA_TO_XQUAD,
     ),
     _task(
         "question_generation",

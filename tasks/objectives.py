@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,12 @@ def register_objective(
     the cache of the text. Raises UserError: an unknown mixture, tasks of other sides than the
     objective reads, a name that is taken; then nothing is registered.
     """
-    mixed = _Objectives([(mixture, preprocessor)], vocabulary, languages, lines, use_cached)
-    name = name or _name(mixture, preprocessor)
-    _add(mixed.mixtures([name]))
+    if name is None:
+        stem = mixture
+        for kind in _KINDS:
+            stem = stem.removesuffix(kind)
+        name = f"{stem}.{preprocessor.name}"
+    _register({name: (mixture, preprocessor)}, vocabulary, languages, lines, use_cached)
     return name
 
 
@@ -71,173 +74,101 @@ def register_mix(
     those that theirs lacks as zeros, and `objective_ids`, the place of theirs in `objectives`:
     SeqIO mixes tasks of equal features alone. The others: see `register_objective`.
     """
-    import seqio
-
-    mixed = _Objectives(objectives, vocabulary, languages, lines, use_cached)
-    parts = [f"{name}.{one.name}" for _, one in objectives]
-    if name in {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}:
-        raise UserError(f"the name '{name}' is registered already; choose another")
-    _add(mixed.mixtures(parts))
-    seqio.MixtureRegistry.add(name, [(part, 1.0) for part in parts])
+    parts = {f"{name}.{one.name}": (mixture, one) for mixture, one in objectives}
+    _register(parts, vocabulary, languages, lines, use_cached, mix=name)
     return name
 
 
-Tasks = dict[str, tuple[dict[str, Any], Callable[[Any], float]]]
-"""{name: (arguments of the task, its rate)}."""
+def _register(
+    parts: Mapping[str, tuple[str, Preprocessor]],
+    vocabulary: Vocabulary | None,
+    languages: Sequence[str] | None,
+    lines: int,
+    use_cached: bool,
+    mix: str = "",
+) -> None:
+    """Registers a mixture for each of the objectives, {name: (its text, it)}, whose rows all have
+    the same features, and the one of all, `mix`; where a name is taken, nothing."""
+    from xlingjax.data.seqio.mixture import rate_of, tasks_of, vocabulary_of
+    from xlingjax.data.seqio.rows import ObjectiveRows, RowTask, seqio
 
-
-class _Objectives:
-    """Objectives whose tasks are mixed, with what they read."""
-
-    def __init__(
-        self,
-        objectives: Sequence[tuple[str, Preprocessor]],
-        vocabulary: Vocabulary | None,
-        languages: Sequence[str] | None,
-        lines: int,
-        use_cached: bool,
-    ):
-        from xlingjax.data.seqio.mixture import tasks_of, vocabulary_of
-
-        self._languages = languages
-        self._lines = lines
-        self._use_cached = use_cached
-        self._read = []
-        for mixture, one in objectives:
-            tasks = tasks_of(mixture, "train")
-            vocabulary = vocabulary or vocabulary_of(tasks[0])
-            sides = _sides(tasks, one, languages or (), use_cached)
-            self._read.append((mixture, one, tasks, sides))
-        assert vocabulary is not None
-        self._vocabulary = vocabulary
-        self._run_languages = sorted(
-            {*(languages or _all([codes for *_, sides in self._read for codes in sides]))}
-        )
-        self._mix = [self._complete(one) for _, one in objectives]
-        self._fields = _output_features(self._mix, vocabulary)
-        for *_, tasks, _ in self._read:
-            for task in tasks:
-                self._fields = {**_optional(task), **self._fields}
-
-    def _complete(self, preprocessor: Preprocessor) -> Any:
-        # Noise needs to know how the run's languages are written.
-        if getattr(preprocessor, "languages", ()) is None:
-            return dataclasses.replace(preprocessor, languages=tuple(self._run_languages))  # type: ignore[type-var]
-        return preprocessor
-
-    def mixtures(self, names: Sequence[str]) -> dict[str, Tasks]:
-        """{name: the tasks} of the mixture of each objective."""
-        return {
-            name: self._tasks(name, self._complete(one), mixture, tasks, sides)
-            for name, (mixture, one, tasks, sides) in zip(names, self._read, strict=True)
-        }
-
-    def _tasks(
-        self,
-        name: str,
-        preprocessor: Preprocessor,
-        mixture: str,
-        tasks: Sequence[Any],
-        sides: Sequence[tuple[str, ...]],
-    ) -> Tasks:
-        from xlingjax.data.seqio.rows import ObjectiveRows
-
+    texts = {mixture: tasks_of(mixture, "train") for mixture, _ in parts.values()}
+    vocabulary = vocabulary or vocabulary_of(next(iter(texts.values()))[0])
+    sides = {
+        name: [_sides(task, one, languages or (), use_cached) for task in texts[mixture]]
+        for name, (mixture, one) in parts.items()
+    }
+    run_languages = sorted(
+        languages or {code for found in sides.values() for codes in found for code in codes}
+    )
+    complete = {name: _complete(one, run_languages) for name, (_, one) in parts.items()}
+    every = [task for tasks in texts.values() for task in tasks]
+    features = _output_features([*complete.values()], vocabulary, every)
+    tasks: dict[str, dict[str, Any]] = {}
+    rates: dict[str, list[tuple[str, Any]]] = {}
+    for name, (mixture, _) in parts.items():
+        one = complete[name]
         # As the trainer counts: what the objective does not read is no text of its.
-        taken = [
-            task for task, codes in zip(tasks, sides, strict=True) if preprocessor.takes(codes)
-        ]
+        of_part = zip(texts[mixture], sides[name], strict=True)
+        taken = [(task, codes) for task, codes in of_part if one.takes(codes)]
         if not taken:
-            raise UserError(
-                f"'{preprocessor.name}' reads no pair of '{mixture}': give a mixture of others"
-            )
+            raise UserError(f"'{one.name}' reads no pair of '{mixture}': give a mixture of others")
+        read = tuple(task for task, _ in taken)
         counts = functools.cache(
-            functools.partial(
-                _counts, taken, preprocessor, self._vocabulary, self._languages, self._use_cached
-            )
+            functools.partial(_counts, read, one, vocabulary, languages, use_cached)
         )
-        named: Tasks = {}
-        for task, codes in zip(tasks, sides, strict=True):
-            if task not in taken:
-                continue
+        rates[name] = []
+        for task, codes in taken:
+            # Its languages, or its own name where several texts are in the same.
+            suffix = task.name if sides[name].count(codes) > 1 else "_".join(codes)
+            of_task = f"{name}.{suffix}".replace("-", "_")
             rows = ObjectiveRows(
-                preprocessor,
-                self._vocabulary,
-                task,
-                codes,
-                self._run_languages,
-                counts,
-                self._lines,
-                self._mix,
+                one, vocabulary, task, codes, run_languages, counts, lines, [*complete.values()]
             )
-            given = {
+            tasks[of_task] = {
                 "source": task.source,
-                "preprocessors": [*(_as_in(task, one) for one in task.preprocessors), rows],
-                "output_features": self._fields,
+                "preprocessors": [*(_as_in(task, step) for step in task.preprocessors), rows],
+                "output_features": features,
                 "text": task,
             }
-            of_task = f"{name}.{_suffix(task, codes, sides)}".replace("-", "_")
-            named[of_task] = (given, functools.partial(_rate, mixture, task))
-        return named
-
-
-def _add(mixtures: dict[str, Tasks]) -> None:
-    """Registers all or, where a name is taken, nothing: half of a mixture would stand in the way of
-    the next try."""
-    import seqio
-
-    from xlingjax.data.seqio.rows import RowTask
-
+            rates[name].append((of_task, functools.partial(_rate, rate_of, mixture, task)))
+    if mix:
+        rates[mix] = [(name, 1.0) for name in parts]
     known = {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}
-    for name, tasks in mixtures.items():
-        for one in (name, *tasks):
-            if one in known:
-                raise UserError(
-                    f"the name '{one}' is registered already; choose another with name="
-                )
-    for name, tasks in mixtures.items():
-        for of_task, (given, _) in tasks.items():
-            seqio.TaskRegistry.add(of_task, task_cls=RowTask, **given)
-        seqio.MixtureRegistry.add(name, [(of_task, rate) for of_task, (_, rate) in tasks.items()])
+    for name in (*rates, *tasks):
+        if name in known:
+            raise UserError(f"the name '{name}' is registered already; choose another with name=")
+    for name, given in tasks.items():
+        seqio.TaskRegistry.add(name, task_cls=RowTask, **given)
+    for name, of_mixture in rates.items():
+        seqio.MixtureRegistry.add(name, of_mixture)
 
 
-def _name(mixture: str, preprocessor: Preprocessor) -> str:
-    for kind in _KINDS:
-        mixture = mixture.removesuffix(kind)
-    return f"{mixture}.{preprocessor.name}"
+def _rate(rate_of: Callable[[str, Any], float], mixture: str, task: Any, of_rows: Any) -> float:
+    """The mixture's rate of the task of text that the rows are made of."""
+    return rate_of(mixture, task)
 
 
-def _suffix(task: Any, codes: Sequence[str], sides: Sequence[Any]) -> str:
-    """What a task is called behind the mixture's name: its languages, or the name of its text
-    where several texts are in the same."""
-    if list(sides).count(codes) > 1:
-        return task.name
-    return "_".join(codes)
+def _complete(preprocessor: Preprocessor, languages: Sequence[str]) -> Any:
+    # Noise needs to know how the run's languages are written.
+    if getattr(preprocessor, "languages", ()) is None:
+        return dataclasses.replace(preprocessor, languages=tuple(languages))  # type: ignore[type-var]
+    return preprocessor
 
 
 def _sides(
-    tasks: Sequence[Any], preprocessor: Preprocessor, languages: Sequence[str], use_cached: bool
-) -> list[tuple[str, ...]]:
-    """The languages of each task's sides, as many as the objective reads."""
+    task: Any, preprocessor: Preprocessor, languages: Sequence[str], use_cached: bool
+) -> tuple[str, ...]:
+    """The languages of a task's sides, as many as the objective reads."""
+    from xlingjax.data.seqio import task_text
     from xlingjax.data.seqio.mixture import require_sides
-    from xlingjax.data.seqio.task_text import declared_languages, open_task, task_languages
-    from xlingjax.data.seqio.task_text import text_features as features_of
 
-    sides = []
-    for task in tasks:
-        codes = declared_languages(task)
-        if not codes:
-            cached = use_cached or task.requires_caching
-            names = features_of(task, open_task(task, "train", cached).element_spec)
-            codes = task_languages(task, names, languages)
-        require_sides(task, len(codes), preprocessor)
-        sides.append(codes)
-    return sides
-
-
-def _all(sides: Sequence[tuple[str, ...]]) -> set[str]:
-    codes: set[str] = set()
-    for one in sides:
-        codes.update(one)
+    codes = task_text.declared_languages(task)
+    if not codes:
+        data = task_text.open_task(task, "train", use_cached or task.requires_caching)
+        names = task_text.text_features(task, data.element_spec)
+        codes = task_text.task_languages(task, names, languages)
+    require_sides(task, len(codes), preprocessor)
     return codes
 
 
@@ -284,24 +215,22 @@ def _as_in(task: Any, preprocessor: Any) -> Any:
     return lambda dataset: preprocessor(dataset, **given)
 
 
-def _optional(task: Any) -> dict[str, Any]:
-    """A task's features, which rows do not have any more."""
-    features = {}
-    for name, feature in task.output_features.items():
-        features[name] = dataclasses.replace(feature, required=False)
-    return features
-
-
-def _output_features(mix: Sequence[Preprocessor], vocabulary: Vocabulary) -> dict[str, Any]:
-    """A SeqIO feature for each field, and `inputs` and `targets` for those of encoder-decoders."""
+def _output_features(
+    mix: Sequence[Preprocessor], vocabulary: Vocabulary, tasks: Sequence[Any]
+) -> dict[str, Any]:
+    """A SeqIO feature for each field, and `inputs` and `targets` for those of encoder-decoders; the
+    features of the tasks of text, which rows do not have any more, as optional."""
     import seqio
 
     from xlingjax.data.seqio.rows import field_dtype, field_rank, mixed_fields
     from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
+    features = {}
+    for task in tasks:
+        for name, feature in task.output_features.items():
+            features[name] = dataclasses.replace(feature, required=False)
     ids = SeqioVocabulary(vocabulary)
     numbers = seqio.PassThroughVocabulary(_MOST)
-    features = {}
     for name in mixed_fields(mix):
         of_field = numbers
         if name in ("input_ids", "decoder_ids", "decoder_targets"):
@@ -313,10 +242,3 @@ def _output_features(mix: Sequence[Preprocessor], vocabulary: Vocabulary) -> dic
         for name in ("inputs", "targets"):
             features[name] = seqio.Feature(ids, add_eos=False, required=False)
     return features
-
-
-def _rate(mixture: str, task: Any, of_rows: Any) -> float:
-    """The mixture's rate of the task of text that the rows are made of."""
-    from xlingjax.data.seqio.mixture import rate_of
-
-    return rate_of(mixture, task)

@@ -16,17 +16,9 @@ import tensorflow as tf
 
 from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged, is_lost
 from xlingjax.data.labelled.task import KINDS, Task, find, read
-from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
-from xlingjax.tasks.t5_metrics import t5_metric
-from xlingjax.tasks.text_to_text import (
-    answerable,
-    has_answer,
-    input_text,
-    prediction_of,
-    target_text,
-)
+from xlingjax.tasks.text_to_text import answerable, input_text, prediction_of, target_text
 
 _TEXT, _TEXTS = tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.string)
 FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
@@ -71,7 +63,7 @@ def register(
     does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
     `allow_missing`), no files at all, a name that is taken by another folder.
     """
-    folder, name = located(folder), name or suite
+    folder, name = str(Path(folder).absolute()), name or suite
     vocabulary = vocabulary or seqio.ByteVocabulary()
     arguments = (suite, folder, allow_missing, tuple(tasks), vocabulary)
     # Tests and notebooks register a suite again and
@@ -87,11 +79,6 @@ def register(
         raise UserError(
             f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from"
         )
-    for task in sources:
-        if unknown := [metric for metric in task.metrics if metric not in metrics]:
-            raise UserError(
-                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}"
-            )
     registered = []
     for task, found in sources.items():
         own = [
@@ -248,9 +235,7 @@ def _register(
 
 
 def _metric_fn(name: str, metric: Any, kind: str, language: str):
-    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}: T5's
-    where it is the same number (`t5_metrics`)."""
-    of_t5 = t5_metric(name)
+    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}."""
 
     def metric_fn(targets: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         if len(targets) != len(predictions):
@@ -260,9 +245,6 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
             answerable(prediction, target, kind)
             for target, prediction in zip(targets, predictions, strict=True)
         ]
-        # Ours says what is wrong with answers that lack.
-        if of_t5 is not None and all(map(has_answer, targets)):
-            return {name: float(of_t5(targets, predictions, language))}
         # The official scripts look answers up by the question's id.
         if kind == "span_qa":
             predictions = {
@@ -326,16 +308,11 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    # The same function serves tensors, NumPy's arrays of a batch and plain strings.
+    """The same of a tensor, of NumPy's array of a batch and of plain strings."""
     if hasattr(value, "numpy"):
         value = value.numpy()
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
         return tuple(map(_text, value))
-    # A NumPy scalar of a string becomes bytes by `tolist`.
-    if isinstance(value, bytes):
-        return _text(value)
-    return value
+    return value.decode("utf-8") if isinstance(value, bytes) else value

@@ -18,40 +18,12 @@ from xlingjax.errors import UserError
 from xlingjax.tasks.registry import FEATURES
 
 
-class RecordConverter(seqio.FeatureConverter):
-    """The records of a kind of task as they are, with their language: our models cut texts by their
-    own vocabularies."""
+class ColumnConverter(seqio.FeatureConverter):
+    """Some columns of the examples as they are: our models cut texts by their own vocabularies."""
 
     TASK_FEATURES = {
         name: seqio.FeatureConverter.FeatureSpec(dtype=tf.int32) for name in ("inputs", "targets")
     }
-    PACKING_FEATURE_DTYPES: Mapping[str, Any] = {}
-
-    def __init__(self, kind: str):
-        """kind: `Task.kind`."""
-        self._names = ("language", *FEATURES[KINDS[kind]])
-        spec = seqio.FeatureConverter.FeatureSpec
-        self.MODEL_FEATURES = {"language": spec(dtype=tf.string, rank=0)}
-        for name, of_record in FEATURES[KINDS[kind]].items():
-            self.MODEL_FEATURES[name] = spec(dtype=of_record.dtype, rank=of_record.shape.rank)
-        # Texts are as long as they are.
-        super().__init__(pack=False, apply_length_check=False)
-
-    def _convert_features(
-        self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]
-    ) -> tf.data.Dataset:
-        return ds.map(lambda example: {name: example[name] for name in self._names})
-
-    def get_model_feature_lengths(
-        self, task_feature_lengths: Mapping[str, int]
-    ) -> Mapping[str, int]:
-        return dict.fromkeys(self._names, 1)
-
-
-class TextConverter(seqio.FeatureConverter):
-    """What is read of the examples of text to text: ids of the run's own vocabulary, or texts."""
-
-    TASK_FEATURES = RecordConverter.TASK_FEATURES
     PACKING_FEATURE_DTYPES: Mapping[str, Any] = {}
 
     def __init__(self, columns: Mapping[str, Any]):
@@ -61,7 +33,7 @@ class TextConverter(seqio.FeatureConverter):
             name: spec(dtype=of_column.dtype, rank=of_column.shape.rank)
             for name, of_column in columns.items()
         }
-        # The model's own limit holds, of its own pieces.
+        # Texts are as long as they are.
         super().__init__(pack=False, apply_length_check=False)
 
     def _convert_features(
@@ -75,6 +47,13 @@ class TextConverter(seqio.FeatureConverter):
         return dict.fromkeys(self.MODEL_FEATURES, 1)
 
 
+class RecordConverter(ColumnConverter):
+    """The records of a kind of task (`Task.kind`), with their language."""
+
+    def __init__(self, kind: str):
+        super().__init__({"language": tf.TensorSpec((), tf.string), **FEATURES[KINDS[kind]]})
+
+
 class TextExamples:
     """The examples of a task of text to text, as an encoder-decoder reads and writes them.
 
@@ -85,16 +64,8 @@ class TextExamples:
 
     def __init__(self, task: seqio.Task, split: str, vocabulary: Vocabulary):
         spec = open_task(task, split).element_spec
-        lacking = [
-            name
-            for name in ("inputs", "targets")
-            if name not in task.output_features or name not in spec
-        ]
-        if lacking:
-            raise UserError(
-                f"task {task.name} has no {' and no '.join(lacking)}: text to text is scored, of"
-                " the features `inputs` and `targets`"
-            )
+        if not {"inputs", "targets"} <= {*task.output_features} & {*spec}:
+            raise UserError(f"task {task.name} lacks `inputs` or `targets`, which are scored")
         self._eos_id = vocabulary.eos_id
         self._readers = {}
         columns = {}
@@ -102,7 +73,7 @@ class TextExamples:
             column, read = feature_reader(task, name, spec, vocabulary)
             self._readers[name] = column, read
             columns[column] = spec[column]
-        self.converter = TextConverter(columns)
+        self.converter = ColumnConverter(columns)
         self._theirs = task.output_features["targets"].vocabulary
         # Its ids need no spelling, which another vocabulary might not have.
         self._writes_ids = isinstance(self._theirs, (SeqioVocabulary, seqio.PassThroughVocabulary))
@@ -126,15 +97,9 @@ class TextExamples:
         run's vocabulary."""
         if self._writes_ids:
             end = self._eos_id
-            return _padded([[*without(one, end), end] for one in ids]), 0
-        changed = 0
-        for text in texts:
-            changed += self._theirs.decode(self._theirs.encode(text)) != text
+            return _padded([[*(i for i in one if i != end), end] for one in ids]), 0
+        changed = sum(self._theirs.decode(self._theirs.encode(text)) != text for text in texts)
         return encoded(texts, self._theirs), changed
-
-
-def without(ids: Sequence[int], end: int) -> list[int]:
-    return [i for i in ids if i != end]
 
 
 def encoded(texts: Sequence[str], vocabulary: seqio.Vocabulary | None = None) -> np.ndarray:

@@ -29,36 +29,23 @@ def scored_tasks(mixture: str) -> list[seqio.Task]:
             f"--mixture {mixture}: no benchmark ({', '.join(suites())}) and no SeqIO task or"
             " mixture that is registered: name the Python module that registers it by --tasks"
         ) from None
-    others = []
-    for task in tasks:
-        if isinstance(task.source, BenchmarkFiles):
-            continue
-        if not task.metric_objs:
+    others = [task for task in tasks if not isinstance(task.source, BenchmarkFiles)]
+    for task in others:
+        if not task.metric_objs or task.predict_with_aux_metric_fns:
             raise UserError(
-                f"task {task.name} has no metric_fns, so there is nothing to score it by"
+                f"task {task.name} has no metric_fns of (targets, predictions) or (targets, scores)"
             )
-        if task.predict_with_aux_metric_fns:
-            raise UserError(
-                f"task {task.name}: a metric takes auxiliary values, which are not made here;"
-                " metrics of (targets, predictions) and of (targets, scores) are"
-            )
-        others.append(task)
     return others
 
 
 def split_of(task: seqio.Task, split: str) -> str:
     """The split to score: `split`, or where it is "" the first of `SPLITS`. Raises UserError where
     the task has none."""
-    wanted = SPLITS
-    if split:
-        wanted = (split,)
+    wanted = (split,) if split else SPLITS
     for name in wanted:
         if name in task.splits:
             return name
-    raise UserError(
-        f"task {task.name} has no split {' or '.join(wanted)}, but {', '.join(task.splits)}: give"
-        " one by --split"
-    )
+    raise UserError(f"task {task.name} has no split {' or '.join(wanted)}: give one by --split")
 
 
 def evaluated(

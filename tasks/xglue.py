@@ -13,7 +13,6 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.task import Files, Task
 from xlingjax.data.labelled.text import Table
 from xlingjax.data.labelled.words import Columns
-from xlingjax.tasks import prepared
 from xlingjax.tasks.xtreme import (
     NLI,
     PAWSX_OVERLAP,
@@ -61,7 +60,6 @@ def _task(
     files,
     metrics: tuple[str, ...],
     labels=(),
-    tfds=None,
     **more,
 ) -> Task:
     return Task(
@@ -74,7 +72,6 @@ def _task(
         # The official scorer finds the folder of a task by its name in capitals.
         submission=f"{name.upper()}/{{language}}.prediction",
         labels=labels,
-        prepared=tfds or {},
         **more,
     )
 
@@ -88,10 +85,7 @@ def _table(
     metrics=("accuracy",),
 ):
     """A task whose lines are a text, one or two texts to be judged with it, and the label."""
-    # Titles, descriptions and snippets are missing here and there.
-    table = Table(
-        (*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:]
-    )
+    table = Table((*columns, "label"), premise=columns[:1], hypothesis=columns[1:])
     files = {
         split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table)
         for split in _SPLITS
@@ -114,11 +108,6 @@ def _generation(name: str, languages: str) -> Task:
         if split == "test":
             files[split] += (Files((source,), read_source_target),)
     return _task(name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l"))
-
-
-def _of_pawsx(places):
-    """XTREME has PAWS-X's translations into more languages than XGLUE."""
-    return tuple(dataclasses.replace(one, languages=("de", "es", "fr")) for one in places)
 
 
 def _mlqa(split: str) -> tuple[Files, ...]:
@@ -179,7 +168,6 @@ TASKS = (
             "translate_train": TRANSLATED_MLQA,
         },
         ("mlqa_f1", "mlqa_em"),
-        tfds=prepared.MLQA,
         shared_ids=True,
     ),
     _task(
@@ -211,7 +199,6 @@ TASKS = (
         },
         ("accuracy",),
         NLI,
-        prepared.XNLI,
         parallel=True,
     ),
     _task(
@@ -234,13 +221,14 @@ TASKS = (
                 + raw_pawsx("test_2k")
                 + places("pawsx/test-{language}.tsv", read=Table(quoted=None))
             ),
-            "translate_train": _of_pawsx(
-                translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")
+            # XTREME has PAWS-X's translations into more languages than XGLUE.
+            "translate_train": tuple(
+                dataclasses.replace(one, languages=("de", "es", "fr"))
+                for one in translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")
             ),
         },
         ("accuracy",),
         ("0", "1"),
-        prepared.PAWSX | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
         overlap=PAWSX_OVERLAP,
         parallel=True,
     ),

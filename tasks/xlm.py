@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlingjax.data.seqio.imports import import_tensorflow
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text, Triple
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -49,8 +48,7 @@ def register_text(
         raise UserError(f"the name '{name}' is registered for other files; choose another")
 
     # Here, since SeqIO and TensorFlow take seconds, and a recipe is read without them.
-    import_tensorflow()
-    from xlingjax.data.seqio.adapters import TextFiles
+    from xlingjax.data.seqio.adapters import TextFiles, seqio
 
     for kind, mixture in MIXTURES.items():
         tasks = []
@@ -69,7 +67,7 @@ def register_text(
             # A function as rate: sentences are counted when the mixture is opened, and not here.
             tasks.append((task, functools.partial(sentences, vocabulary)))
         if tasks:
-            _mixtures().add(f"{name}.{mixture}", tasks)
+            seqio.MixtureRegistry.add(f"{name}.{mixture}", tasks)
     _REGISTERED[name] = mark
     return name
 
@@ -94,9 +92,7 @@ def register_source(
     `first`, `second` and `third`. The task can be cached with SeqIO's tools and read with
     `use_cached`.
     """
-    import seqio
-
-    from xlingjax.data.seqio.adapters import SIDES, LanguageFeature
+    from xlingjax.data.seqio.adapters import SIDES, LanguageFeature, seqio
     from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
     names = SIDES[: len(languages)]
@@ -127,12 +123,6 @@ def register_source(
             for key, language in zip(names, languages, strict=True)
         },
     )
-
-
-def _mixtures() -> Any:
-    import seqio
-
-    return seqio.MixtureRegistry
 
 
 def sentences(vocabulary: Vocabulary, task: Any) -> float:

@@ -19,7 +19,6 @@ from xlingjax.data.labelled.task import Files, Task
 from xlingjax.data.labelled.text import Table, read_translated
 from xlingjax.data.labelled.words import Columns, read_tagged_lines, read_wikiann
 from xlingjax.errors import UserError
-from xlingjax.tasks import prepared
 
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 PAWSX = "de en es fr ja ko zh"
@@ -44,11 +43,16 @@ UPOS = tuple(_UPOS.split())
 PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
 
+# TyDiQA's ids begin with the language in words.
+_WORDS = "arabic bengali english finnish indonesian korean russian swahili telugu"
+_IN_WORDS = dict(zip(TYDIQA.split(), _WORDS.split(), strict=True))
+
+
 def _with_whole_ids(read_numbered, paths: Sequence[Path], task, language: str) -> list[Question]:
     """TyDiQA's training questions of a language with their whole ids, which XTREME's script cuts
     off: those of the file that it was made from, which the script leaves beside it."""
     questions = read_numbered(paths[:1], task, language)
-    wanted = prepared.TYDIQA_LANGUAGES[language] + "-"
+    wanted = _IN_WORDS[language] + "-"
     whole = []
     for question in read_squad(paths[1:], task, language):
         if question.id.startswith(wanted):
@@ -203,7 +207,6 @@ def _task(
     metrics: tuple[str, ...],
     labels=(),
     end: str = "tsv",
-    tfds=None,
     **more,
 ) -> Task:
     return Task(
@@ -215,7 +218,6 @@ def _task(
         metrics=metrics,
         submission=f"{name}/test-{{language}}.{end}",
         labels=labels,
-        prepared=tfds or {},
         **more,
     )
 
@@ -270,7 +272,6 @@ TASKS = (
         },
         ("accuracy",),
         NLI,
-        tfds=prepared.XNLI,
         parallel=True,
     ),
     _task(
@@ -291,7 +292,6 @@ TASKS = (
         },
         ("accuracy",),
         ("0", "1"),
-        tfds=prepared.PAWSX,
         overlap=PAWSX_OVERLAP,
         parallel=True,
     ),
@@ -333,7 +333,6 @@ TASKS = (
         | translated_sentences("panx"),
         ("seqeval_f1", "conll_f1"),
         PANX_TAGS,
-        tfds=prepared.PANX,
     ),
     _task(
         "xquad",
@@ -348,7 +347,6 @@ TASKS = (
         ("squad_f1", "squad_em"),
         end="json",
         overlap=XQUAD_OVERLAP,
-        tfds=prepared.XQUAD,
         parallel=True,
     ),
     _task(
@@ -364,7 +362,6 @@ TASKS = (
         },
         ("mlqa_f1", "mlqa_em"),
         end="json",
-        tfds=prepared.MLQA,
         shared_ids=True,
     ),
     _task(
@@ -390,7 +387,6 @@ TASKS = (
         },
         ("squad_f1", "squad_em"),
         end="json",
-        tfds=prepared.TYDIQA,
     ),
     _task(
         "bucc2018",
@@ -406,6 +402,5 @@ TASKS = (
         TATOEBA,
         {"test": _tatoeba()},
         ("tatoeba_accuracy",),
-        tfds=prepared.TATOEBA,
     ),
 )

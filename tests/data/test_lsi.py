@@ -118,7 +118,7 @@ def test_of_many_pairs_some_are_read(monkeypatch):
     assert 20 <= piece_vectors(Words, [text(sentences)], 2)[1] <= 30
 
 
-def test_they_are_made_once_of_a_text(tmp_path, monkeypatch, capsys):
+def test_they_are_made_once_of_a_text(tmp_path, monkeypatch):
     sentences = ["alpha bravo", "alpha kilo", "delta lima kilo tango"]
     made, count = piece_vectors(Words, [text(sentences)], 2)
     with monkeypatch.context() as patched:
@@ -134,11 +134,11 @@ def test_they_are_made_once_of_a_text(tmp_path, monkeypatch, capsys):
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
+    # A damaged entry is removed and said, and made again by the next start.
+    with pytest.raises(UserError, match="is damaged .its content is not what was written"):
+        piece_vectors(Words, [text(sentences)], 2)
     mended, _ = piece_vectors(Words, [text(sentences)], 2)
     np.testing.assert_array_equal(mended, made)
-    assert capsys.readouterr().out.startswith(f"{path} is damaged (its content is not what was")
-    path.unlink()
-    assert piece_vectors(Words, [text(sentences)], 2)[1] == 3
 
 
 def test_what_stands_in_the_place_of_the_folder_is_to_be_removed(tmp_path):

@@ -5,10 +5,9 @@ import dataclasses
 import pytest
 
 from tests.data.conftest import DE, EN, write_lines
-from xlingjax.cli import main
 from xlingjax.data import overlap
-from xlingjax.data.check import check
-from xlingjax.data.held_out_pairs import given_pairs, given_text, read_pairs
+from xlingjax.data.held_out_pairs import held_out as held_out_of_pairs
+from xlingjax.data.held_out_pairs import read_pairs
 from xlingjax.data.holdout import held_out
 from xlingjax.data.overlap import HeldOut, overlap_of_texts
 from xlingjax.data.store.blocks import pair_blocks, text_blocks
@@ -68,48 +67,9 @@ def by_file(messages, root):
 
 
 def held(root):
-    return given_pairs(str(root / "held")) + given_text(f"de={root / 'held.de.txt'}")
-
-
-def test_data_check_counts_them(text):
-    found = check(str(text / "mono"), str(text / "pairs"), held_out=held(text))
-    warnings = [(one.file, one.message) for one in found.items if one.severity == "warning"]
-    assert by_file(warnings, text) == EXPECTED
-    assert not check(str(text / "mono/en"), held_out=held(text)[1:]).items
-
-
-COPIES = (
-    ("was ist das", "WHAT IS THIS?"),
-    ("\u201eWas  ist das?\u201c", "\u00bfWhat\u00a0is this ?!"),
-    ("\uff37as ist das?", "What i\u017f this..."),
-)
-"""Of the second pair: no marks and other case; other quotes and spaces; a full-width letter, an old
-s."""
-OTHERS = (
-    ("Was ist das? Ja.", "What is this"),
-    ("Was, ist das?", "What is this"),
-    ("Wa s ist das?", "What is this"),
-    ("Was ist das\u0301?", "What is this"),
-    ("Was ist das+", "What is this"),
-)
-
-
-def test_data_check_counts_copies_that_were_changed(tmp_path):
-    pairs_in(tmp_path / "held", TATOEBA[:2])
-    for number, (copies, share) in enumerate(
-        [([copy], "1 of 2") for copy in COPIES] + [([other], None) for other in OTHERS]
-    ):
-        folder = pairs_in(tmp_path / str(number), [*copies, ("Ja .", "Yes .")])
-        found = check((), str(folder), held_out=given_pairs(str(tmp_path / "held")))
-        said = [one.message for one in found.items if "held-out" in one.message]
-        assert len(said) == int(share is not None), (copies, said)
-        assert all(line.startswith(f"{share} held-out pairs") for line in said)
-
-
-def test_marks_alone_are_a_line():
-    """Else all of them were the same, and those of the held-out text not looked for."""
-    lines = ["...", "?!", " ... ", "\u2026"]
-    assert [*map(overlap.normalised, lines)] == ["...", "?!", "...", "..."]
+    path = root / "held.de.txt"
+    german = HeldOut(str(path), ("de",), (tuple(de for de, _ in TATOEBA),))
+    return [*held_out_of_pairs(read_pairs(root / "held")), german]
 
 
 def test_a_run_counts_them_by_their_tokens(text, vocabulary):
@@ -153,7 +113,6 @@ def test_lines_that_begin_alike_are_not_taken_for_each_other(tmp_path, vocabular
     write_lines(tmp_path / "de/a.txt", [f"{begin} Hund", *DE])
     text = text_blocks(find_text(str(tmp_path / "de")), vocabulary)
     for line, count in ((f"{begin} Haus", 0), (f"{begin} Hund", 1)):
-        assert len(vocabulary.encode(line)) > overlap._PREFIX
         found = overlap_of_texts([HeldOut("held", ("de",), ((line,),))], [text], vocabulary)
         assert len(found) == count
 
@@ -164,7 +123,7 @@ def test_evaluators_tell_what_they_measure_on(text, vocabulary, tmp_path):
     from xlingjax.evaluation.retrieval import RetrievalEvaluator
 
     languages = ["de", "en"]
-    of_pairs = given_pairs(str(text / "held"))
+    of_pairs = held(text)[:1]
     for limit in (0, 2):
         found = read_pairs(text / "held", languages, limit)
         for kind in (RetrievalEvaluator, TranslationPerplexity):
@@ -177,13 +136,3 @@ def test_evaluators_tell_what_they_measure_on(text, vocabulary, tmp_path):
     assert [one.name for one in sets] == ["de-en", "en-de"]
     # Both directions are the same pairs.
     assert GenerationScore(sets, vocabulary, languages).held_out() == of_pairs * 2
-
-
-def test_the_command_says_it(text, capsys):
-    words = ["--parallel", f"{text}/pairs", "--heldout_pairs", f"{text}/held/de-en.*"]
-    assert main.main(["data", "check", *words]) == 0
-    file = f"{text}/held/de-en.de"
-    assert f"warning  {file}: {EXPECTED['held/de-en.de'][0]}" in capsys.readouterr().out
-    words = ["--mono", f"{text}/mono", "--heldout_text", f"{text}/none"]
-    assert main.main(["data", "check", *words]) == 2
-    assert "no monolingual file matches" in capsys.readouterr().err

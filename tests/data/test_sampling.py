@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xlingjax.data.sampling import Sampling, expected_epochs, format_table, sampling_table, smoothed
+from xlingjax.data.sampling import Sampling, format_table, sampling_table, smoothed
 from xlingjax.errors import UserError
 
 
@@ -24,17 +24,10 @@ def test_an_absent_language_is_never_drawn():
     assert smoothed([3, 0, 1], 0.0).tolist() == [0.5, 0.0, 0.5]
 
 
-def test_nothing_set_is_xlms_sampling():
-    nothing = Sampling()
-    assert (nothing.counts, nothing.same_language, nothing.uniform) == ("sentences", True, False)
-    assert nothing == Sampling(None, None, None)
-    with pytest.raises(AttributeError):
-        nothing.alpha = 0.5
-
-
 def test_modes():
     counts = {"de": 900, "en": 100}
     assert Sampling().shares(counts) == pytest.approx({"de": 0.8232, "en": 0.1768}, abs=1e-4)
+    assert Sampling(alpha=0.5).shares(counts) == Sampling(temperature=2).shares(counts)
     assert Sampling(temperature=2).shares(counts) == pytest.approx({"de": 0.75, "en": 0.25})
     assert Sampling(uniform=True).shares(counts) == {"de": 0.5, "en": 0.5}
     assert Sampling(weights={"en": 3, "de": 1}).shares(counts) == {"de": 0.25, "en": 0.75}
@@ -52,7 +45,7 @@ def test_modes():
         Sampling(alpha=-1.0)
 
 
-def test_table_and_expected_epochs():
+def test_the_table():
     sizes = {
         "de": {"sentences": 50, "tokens": 800, "rows": 10},
         "en": {"sentences": 5, "tokens": 80, "rows": 1.5},
@@ -66,9 +59,6 @@ def test_table_and_expected_epochs():
         "share": 0.75,
         "epochs_per_1000_steps": 300.0,
     }
-    assert expected_epochs(table, 10) == pytest.approx(
-        {"de": 3.0, "en": 10 * 4 * 0.25 / 1.5}, abs=1e-3
-    )
     lines = format_table(table, steps=10).splitlines()
     assert lines[0].split()[-1] == "epochs" and lines[1].split() == [
         "de",
@@ -122,15 +112,3 @@ def test_two_ways_to_sample_are_one_too_many(given, names):
         Sampling(**given)
     for name, value in given.items():
         assert getattr(Sampling(**{name: value}), name) == value
-
-
-def test_exponents_by_whichever_name():
-    counts = {"de": 900, "en": 100}
-    assert Sampling(alpha=0.5).shares(counts) == Sampling(temperature=2.0).shares(counts)
-    assert Sampling(alpha=0.0).shares(counts) == {"de": 0.5, "en": 0.5}
-    assert Sampling(alpha=1.0).shares(counts) == pytest.approx({"de": 0.9, "en": 0.1})
-    assert Sampling(temperature=0.5).shares(counts) == pytest.approx({"de": 81 / 82, "en": 1 / 82})
-    with pytest.raises(UserError, match="must not be negative, got nan"):
-        smoothed([1, 2], float("nan"))
-    with pytest.raises(UserError, match="temperature=nan: a number above 0"):
-        Sampling(temperature=float("nan"))

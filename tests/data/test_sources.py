@@ -10,7 +10,7 @@ from xlingjax.config.labelled_files import labelled_files, languages_of_files
 from xlingjax.data.check import check
 from xlingjax.data.text.files import content_hash, read_lines
 from xlingjax.data.text.names import is_language_code, language_from_path
-from xlingjax.data.text.sources import expand, find_pairs, find_text, split_patterns, stem_pairs
+from xlingjax.data.text.sources import expand, find_pairs, find_text, stem_pairs
 from xlingjax.errors import UserError
 
 
@@ -75,7 +75,7 @@ def test_compressed_text(tmp_path):
     with pytest.raises(UserError, match="de.txt.gz: damaged after line"):
         list(find_text(str(tmp_path / "de.txt.gz"))[0].lines())
     write(tmp_path / "ru.txt.zst", b"not zst")
-    with pytest.raises(UserError, match="its name says .zst, its first bytes are no compressed"):
+    with pytest.raises(UserError, match="its first bytes are no compressed"):
         list(find_text(str(tmp_path / "ru.txt.zst"))[0].lines())
 
 
@@ -174,9 +174,7 @@ def test_pairs_within_one_language(tmp_path):
     with pytest.raises(UserError, match="a.src.txt has no other side .*a.tgt.txt"):
         find_pairs(f"en={tmp_path}/a.src.txt")
     write(tmp_path / "one.tsv", "only a source\n")
-    with pytest.raises(
-        UserError, match="one.tsv, line 1: no column 2 of 1: put tabs between columns"
-    ):
+    with pytest.raises(UserError, match="one.tsv, line 1: no column 1: put tabs between columns"):
         list(find_pairs(f"en={tmp_path}/one.tsv")[0].lines())
 
 
@@ -251,44 +249,3 @@ def test_links_that_lead_nowhere_are_not_left_out(tmp_path):
         languages_of_files([str(tmp_path / "test.{language}")])
     with pytest.raises(UserError, match=f"test.fr: {lost}"):
         labelled_files(str(tmp_path / "test.{language}"), ["de", "fr"])
-
-
-def test_lines_that_end_in_cr_alone_are_refused(tmp_path):
-    path = tmp_path / "de.txt"
-    said = r"de.txt: its lines end in CR alone, .*`tr '\\r' '\\n'`$"
-    for content in ("a\rb\rc", "a\rb\r", "\ufeffa\r\rb"):
-        for encoding in ("utf-8", "utf-16"):
-            write(path, content.encode(encoding))
-            with pytest.raises(UserError, match=said):
-                list(read_lines(path))
-            (error,) = check(str(path)).items
-            assert error.severity == "error" and "end in CR alone" in error.text()
-    for content, read in (
-        ("a\r", ["a"]),
-        ("a\rb", ["a\rb"]),
-        ("a\r\nb\r\nc", ["a", "b", "c"]),
-        ("a\rb\rc\n", ["a\rb\rc"]),
-        ("a\nb\rc\rd", ["a", "b\rc\rd"]),
-    ):
-        write(path, content.encode())
-        assert [line for _, line in read_lines(path)] == read
-
-
-def test_brackets_that_are_part_of_a_name(tmp_path):
-    for name in ("a b [1].de-en.de", "a b [1].de-en.en", "n 7[x]/c.de-en.de", "n 7[x]/c.de-en.en"):
-        write(tmp_path / name, "x\n")
-    for pattern in ("a b [1].de-en.*", "a b [[]1].de-en.*", "a b [1].de-en.de", "a b ?1].de-en.*"):
-        (pair,) = find_pairs(str(tmp_path / pattern))
-        assert pair.first.path.name == "a b [1].de-en.de"
-        assert split_patterns(str(tmp_path / pattern)) == (str(tmp_path / pattern),)
-    (pair,) = find_pairs(str(tmp_path / "n 7[x]/*"))
-    assert pair.second.path == tmp_path / "n 7[x]/c.de-en.en"
-    assert [text.language for text in find_text(f"de={tmp_path}/n 7[x]/*.de")] == ["de"]
-    with pytest.raises(UserError, match=r"command line, and write \[\[\] for a bracket of a name$"):
-        find_pairs(str(tmp_path / "n [67][x]/*"))
-    with pytest.raises(UserError, match="on the command line$"):
-        find_pairs(str(tmp_path / "n 8/*"))
-    # What matches as a pattern is one.
-    write(tmp_path / "n 7x/d.de-en.tsv", "a\tb\n")
-    (pair,) = find_pairs(str(tmp_path / "n 7[x]/*"))
-    assert pair.first.path.name == "d.de-en.tsv"

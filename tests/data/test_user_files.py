@@ -2,19 +2,17 @@
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import random
 import string
-import tarfile
 
 import pytest
 import zstandard
 
 from xlingjax.data.check import check
 from xlingjax.data.labelled.questions import read_squad
-from xlingjax.data.languages import check_spellings, known_as, spelled_twice
+from xlingjax.data.languages import check_spellings, known_as
 from xlingjax.data.text import files as compressed
 from xlingjax.data.text.files import find_file, read_lines
 from xlingjax.data.text.given import parse_json
@@ -58,16 +56,15 @@ def test_compressed_files(tmp_path, ending):
     for cut in (len(whole) - 1, len(whole) // 2, 12):
         with pytest.raises(UserError, match="damaged after line"):
             lines_of(written(path, whole[:cut]))
-    for content, message in (
-        (b"", f"an empty file is no {ending} file"),
-        (b"plain text\n", "first bytes are no compressed file's"),
-        (b"PK\x03\x04" + b"x" * 30, "those of a .zip file"),
-    ):
-        with pytest.raises(UserError, match=message):
+    for content in (b"", b"plain text\n"):
+        with pytest.raises(UserError, match="first bytes are no compressed file's"):
             lines_of(written(path, content))
     other = written(tmp_path / "b.de.txt", compress(BYTES))
-    with pytest.raises(UserError, match=f"those of a {ending} file; name it b.de.txt{ending}"):
+    with pytest.raises(UserError, match=f"b.de.txt: its first bytes are those of a {ending} file"):
         lines_of(other)
+    # Three letters that begin an archive, and a text.
+    other = written(tmp_path / "b.de.txt", "BZh1 ist ein Haus\n")
+    assert lines_of(other) == ["BZh1 ist ein Haus"]
     # Nothing in it, and whole.
     assert lines_of(written(path, compress(b""))) == []
 
@@ -82,42 +79,12 @@ def test_a_zst_bomb_is_read_in_pieces(tmp_path):
     assert lines_of(written(path, skippable + frame)) == LINES
 
 
-def test_archives_are_named(tmp_path):
-    path = tmp_path / "a.de.txt"
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("../../etc/x"))
-    for content, message in (
-        (b"PK\x03\x04" + b"x" * 30, "a .zip file, which is not read"),
-        (b"%PDF-1.7\n", "a .pdf file"),
-        (b"PAR1" + b"x" * 30, "a .parquet file"),
-        (archive.getvalue(), "line 1: a tar archive; unpack it"),
-    ):
-        with pytest.raises(UserError, match=message):
-            lines_of(written(path, content))
-    # Three letters that begin an archive, and a text.
-    assert lines_of(written(path, "BZh1 ist ein Haus\n")) == ["BZh1 ist ein Haus"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "utf-32-be"])
-def test_wide_encodings_with_a_mark_are_read(tmp_path, encoding):
-    content = ("\n".join(LINES) + "\n").encode(encoding)
-    if encoding.endswith("be"):
-        content = "\ufeff".encode(encoding) + content
-    assert lines_of(written(tmp_path / "a.de.txt", content)) == LINES
-    assert lines_of(written(tmp_path / "a.txt.gz", gzip.compress(content))) == LINES
-    with pytest.raises(UserError, match="its byte order mark says UTF-"):
-        lines_of(written(tmp_path / "a.de.txt", content[:-1]))
-
-
-@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
-def test_utf_16_without_a_mark_is_named(tmp_path, encoding):
-    path = written(tmp_path / "a.de.txt", "The bus stops.\n".encode(encoding))
-    with pytest.raises(UserError, match=f"line 1: NUL bytes as of {encoding}"):
-        lines_of(path)
-    assert check(str(path)).errors == 1
-    with pytest.raises(UserError, match="line 2: a NUL byte"):
-        lines_of(written(path, b"gut\nschl\0echt und noch viel mehr Text\n"))
+def test_a_nul_is_no_text(tmp_path):
+    for content in ("The bus stops.\n".encode("UTF-16"), b"gut\nschl\0echt\n"):
+        path = written(tmp_path / "a.de.txt", content)
+        with pytest.raises(UserError, match="line [12]: a NUL byte"):
+            lines_of(path)
+        assert check(str(path)).errors == 1
 
 
 def test_half_surrogates_and_nuls_in_json(tmp_path):
@@ -149,48 +116,26 @@ def test_tables_with_other_columns(tmp_path):
         path = written(tmp_path / "x.de-en.tsv", f"{header}\ngood\tgut\n")
         assert [*find_pairs(str(path))[0].lines()] == [("gut", "good")]
     path = written(tmp_path / "y.de-en.tsv", "score\tde\ten\n1\tgut\tgood\tbad\n")
-    with pytest.raises(UserError, match="line 2: 4 columns, but its header names 3"):
+    with pytest.raises(UserError, match="line 2: 4 columns, expected 3"):
         [*find_pairs(str(path))[0].lines()]
-    path = written(tmp_path / "z.de-en.tsv", "1\t7\n2\t8\n3\t9\n")
-    assert "column 1: most lines have no letter" in check((), str(path)).text()
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content"),
     [
-        ("a.de.json", '{"text": "gut"}\n' * 3, "name it .jsonl"),
-        ("a.de.json", '[\n{"text": "gut"}\n]\n', ".json is not read as text"),
-        ("a.de.txt", '{"text": "gut"}\n' * 3, "its lines are JSON objects"),
-        ("a.de.txt.gz", gzip.compress(b'{"text": "gut"}\n', mtime=0), "its lines are JSON objects"),
-        ("a.de.csv", "text,source\ngut,x\n", ".csv is not read as text"),
-        ("a.de.xml", "<s>gut</s>\n", ".xml is not read as text"),
-        ("a.de.html", "<p>gut\n", ".html is not read as text"),
-        ("a.de.tmx", "<tmx>\n", ".tmx is not read as text"),
-        ("a.de.conllu", "1\tgut\n", ".conllu is not read as text"),
-        ("de-en.de", '{"text": "gut"}\n', "its lines are JSON objects"),
+        ("a.de.json", '[\n{"text": "gut"}\n]\n'),
+        ("a.de.txt.gz", gzip.compress(b'{"text": "gut"}\n', mtime=0)),
+        ("a.de.csv", "text,source\ngut,x\n"),
+        ("de-en.de", '{"text": "gut"}\n'),
     ],
 )
-def test_other_formats_are_refused(tmp_path, name, content, message):
+def test_other_formats_are_refused(tmp_path, name, content):
     path = written(tmp_path / name, content)
     written(tmp_path / "de-en.en", "good\n")
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"{name} is not read as text: write a sentence per line"):
         (find_pairs if "-" in name else find_text)(str(path))
     found = check(*(((), str(path)) if "-" in name else (str(path),)))
     assert found.errors == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.de.txt", "<seg>gut</seg>\n<seg>schlecht</seg>\n", "a markup tag"),
-        ("a.de.txt", "1\tgut\n2\tschlecht\n", "tabs"),
-        ("LICENSE", "You may copy this.\n", "that of a description"),
-        ("README.md", "Texts.\n", "that of a description"),
-    ],
-)
-def test_doubtful_text_is_warned_of(tmp_path, name, content, message):
-    found = check(str(written(tmp_path / "de" / name, content)))
-    assert message in found.text() and "0 errors, 1 warning" in found.text()
 
 
 def test_text_with_one_object_in_it_is_text(tmp_path):
@@ -240,8 +185,6 @@ def test_other_languages_stay_apart():
         "simple",
     ]
     check_spellings(codes)
-    # Perhaps one, which is worth a warning.
-    assert spelled_twice(codes, macro=True) == [("nb", "no")]
     assert known_as("fr", codes) is None
 
 
@@ -275,7 +218,7 @@ def test_codes_of_pairs(tmp_path, name, languages):
 
 def test_a_language_column_holds_codes(tmp_path):
     path = written(tmp_path / "x.jsonl", '{"text": "a", "language": "../de"}\n')
-    with pytest.raises(UserError, match="line 1: language '../de' is no code"):
+    with pytest.raises(UserError, match="line 1: '../de' is no code of a language"):
         find_text(str(path))
 
 
@@ -284,22 +227,9 @@ def test_patterns_with_spaces(tmp_path):
     written(tmp_path / "c.de.txt", "gut\n")
     named = f"{tmp_path}/my data, new/*.txt"
     assert split_patterns(named) == (named,)
-    assert split_patterns(f"de={named} {tmp_path}/c.de.txt,x*.txt") == (
-        f"de={named}",
-        f"{tmp_path}/c.de.txt",
-        "x*.txt",
-    )
+    assert split_patterns(f"de={named}") == (f"de={named}",)
     assert split_patterns("a b, c") == ("a", "b", "c")
     assert split_patterns(None) == () and split_patterns(["a b"]) == ("a b",)
-
-
-def test_check_says_what_it_read(tmp_path):
-    written(tmp_path / "a.de.txt.xz", lzma.compress(b"gut\nso\n"))
-    written(tmp_path / "b.de-en.jsonl", '{"de": "gut", "en": "good"}\n')
-    text = check(str(tmp_path / "a*"), str(tmp_path / "b*")).text()
-    assert "a.de.txt.xz: de, a line per sentence, .xz, UTF-8, 2 lines" in text
-    assert "field 'de'" in text and "field 'en'" in text
-    assert text.splitlines()[-2] == "read 2 files, 3 lines, in de, en"
 
 
 def squad(qas):
@@ -314,7 +244,7 @@ ANSWERED = {"id": "q1", "question": "Wohin?", "answers": [{"text": "Ulm", "answe
     [
         (
             squad([ANSWERED, {"id": "q2", "question": "?", "answers": [], "is_impossible": True}]),
-            "the first is q2 .*is_impossible",
+            "the first is q2: answers are spans",
         ),
         (
             squad([ANSWERED, {"id": "q2", "question": "?", "plausible_answers": []}]),
@@ -323,7 +253,7 @@ ANSWERED = {"id": "q1", "question": "Wohin?", "answers": [{"text": "Ulm", "answe
         (squad([ANSWERED | {"answers": 5}]), "question q1: answers are no list"),
         (squad([ANSWERED | {"answers": "Ulm"}]), "question q1: answers are no list"),
         (squad([ANSWERED | {"answers": {"text": ["Ulm"]}}]), "question q1: answers are no list"),
-        ('{"id": "q1"}\n{"id": "q2"}\n', "JSON lines, not SQuAD's one object"),
+        ('{"id": "q1"}\n{"id": "q2"}\n', "not SQuAD's one JSON object"),
         ("[" * 100_000, "nested too deep"),
         (squad([ANSWERED]).replace("Wohin?", "\\ud800"), "half of a surrogate"),
     ],

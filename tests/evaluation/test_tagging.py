@@ -184,7 +184,7 @@ def test_the_model_predicts_every_row():
 
 def test_faults_of_files_name_the_line(tmp_path):
     (tmp_path / "de.tsv").write_text("cab\tO\nd O\n")
-    with pytest.raises(UserError, match="de.tsv, line 2: 'd O' is not a word, a tab and its tag"):
+    with pytest.raises(UserError, match="de.tsv, line 2: 'd O' is not a word and its tag"):
         read_tagged(tmp_path / "de.tsv")
     with pytest.raises(UserError, match="missing file"):
         read_tagged(tmp_path / "fr.tsv")

@@ -290,7 +290,7 @@ def test_pairs_within_one_language_are_left_out(pairs, tmp_path):
     with pytest.raises(UserError, match="both sides in one language"):
         write_negatives([str(tmp_path / "en-en.tsv")], vocabulary, tmp_path / "out")
     (tmp_path / "de-de.tsv").write_text("de\tde\tnegative\tsimilarity\tkind\na\tb\tc\t0.5\thard\n")
-    with pytest.raises(UserError, match="two languages, its name says de twice"):
+    with pytest.raises(UserError, match="no table of negatives, which has a name like en-de.tsv"):
         find_negatives(str(tmp_path / "de-de.tsv"))
 
 
@@ -309,7 +309,5 @@ def test_too_few_pairs(tmp_path, pairs):
 def test_tables_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_text("en\tde\na\tb\n")
-    with pytest.raises(
-        UserError, match="columns? names with en, de, negative|line of column names"
-    ):
+    with pytest.raises(UserError, match="which has a name like en-de.tsv and the columns"):
         find_negatives([str(path)])

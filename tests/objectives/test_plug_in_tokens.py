@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import numpy_transformer as transformer
+from tests.helpers.batches import check_batch
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
-from xlingjax.data.features import check_batch
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 
 TAGS = 3

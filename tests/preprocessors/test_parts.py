@@ -14,7 +14,6 @@ from xlingjax.data.labelled.task import read
 from xlingjax.data.store.entries import folder_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors import finetuning
 from xlingjax.preprocessors import parts as making
 from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
@@ -105,7 +104,7 @@ def test_a_second_start_reads_no_file(folder, monkeypatch):
     assert digests(parts, Hashed()) == first and first[0] != first[1]
 
 
-def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path, monkeypatch):
+def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path):
     def name(one, vocabulary=Hashed):
         return one.entry(vocabulary())
 
@@ -134,13 +133,7 @@ def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path, monkeypatch)
     (path,) = part(folder).paths()
     (edited / path.name).write_bytes(path.read_bytes() + b"A\tB\tA\tB\tneutral\n")
     names.append(name(part(tmp_path / "edited")))
-    # A change of the code that makes rows.
-    with monkeypatch.context() as one:
-        one.setattr(finetuning, "_begins", lambda ids, lengths, kept: ids)
-        making._made_by.cache_clear()
-        names.append(name(part(folder)))
-    making._made_by.cache_clear()
-    assert len({own, *names}) == 9
+    assert len({own, *names}) == 8
 
 
 def test_a_file_that_cannot_be_read_leaves_no_part(folder, tmp_path):

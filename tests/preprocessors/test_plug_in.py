@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import own_files, toy
-from xlingjax.data.features import check_batch
+from tests.helpers.batches import check_batch
 from xlingjax.objectives.plug_in import PlugIn
 
 LABELS = ("contradiction", "entailment", "neutral")

@@ -4,8 +4,8 @@ the same place of the translation."""
 import numpy as np
 
 from tests.helpers import toy
+from tests.helpers.batches import check_batch
 from tests.preprocessors.test_span_qa import XLM, question
-from xlingjax.data.features import check_batch
 from xlingjax.data.labelled.records import Tagged
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.preprocessors.finetuning import places_of_parts, tagged_rows

@@ -8,7 +8,8 @@ import sentencepiece
 
 from tests.evaluation.test_alignment import Characters
 from tests.helpers import own_files, toy
-from xlingjax.data.features import batch_hash, batch_shapes, check_batch
+from tests.helpers.batches import check_batch
+from xlingjax.data.features import batch_hash, batch_shapes
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

@@ -121,14 +121,13 @@ def test_registering(official, xtreme, tmp_path):
     with pytest.raises(UserError, match="'xtreme_small' is registered for other files"):
         register("xglue", official / "xglue", METRICS, allow_missing=True, name="xtreme_small")
     with pytest.raises(
-        UserError, match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or"
+        UserError,
+        match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-{language}.tsv or",
     ):
         register("xtreme", official / "xtreme", METRICS)
     with pytest.raises(UserError, match="no files of xglue in"):
         register("xglue", tmp_path, METRICS, allow_missing=True)
-    with pytest.raises(UserError, match="xglue/ner: no metric 'seqeval_f1'; there are accuracy"):
-        register("xglue", official / "xglue", {"accuracy": METRICS["accuracy"]}, allow_missing=True)
-    with pytest.raises(UserError, match="no benchmark 'xtrem', perhaps 'xtreme'"):
+    with pytest.raises(UserError, match="no benchmark 'xtrem'; there are xtreme, "):
         register("xtrem", tmp_path, METRICS)
     assert "xglue" not in seqio.MixtureRegistry.names()
 

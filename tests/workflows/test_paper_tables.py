@@ -356,7 +356,7 @@ def test_rows_are_for_their_encoders():
     [
         ({"x": ROW | {"stratgy": "pivot"}}, {"e": "r"}, "row 'x': 'stratgy' is not one of enc"),
         ({"x": {"strategy": "pivot"}}, {"e": "r"}, "row 'x': 'strategy' is not one of enc"),
-        ({"x": {"task": "xnli/xnil"}}, {"e": "r"}, "no task 'xnli/xnil', perhaps 'xnli/xnli'"),
+        ({"x": {"task": "xnli/xnil"}}, {"e": "r"}, "no task 'xnli/xnil'; there are xnli/xnli"),
         ({"x": ROW | {"layer": 19}}, {"e": "r"}, "row 'x': 'layer' is not one of encoders, grid"),
         ({"x": TATOEBA | {"grid": {"BATCH": "1,2"}}}, {"e": "r"}, "'grid' is not one of enc"),
         (

@@ -57,20 +57,6 @@ def _check_options(actions: Any) -> None:
         default=0.7,
         help="languages are drawn by share ** alpha (default %(default)s)",
     )
-    check.add_argument(
-        "--heldout_pairs",
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="as HELDOUT_PAIRS: how many of them stand in the text, too, is said",
-    )
-    check.add_argument(
-        "--heldout_text",
-        nargs="+",
-        default=[],
-        metavar="GLOB",
-        help="as HELDOUT_TEXT: the same of its sentences",
-    )
     check.set_defaults(run_action=_check)
 
 
@@ -279,27 +265,22 @@ def run(args: Namespace) -> int:
 
 def _check(args: Namespace) -> int:
     from xlingjax.data.check import check
-    from xlingjax.data.held_out_pairs import given_pairs, given_text
     from xlingjax.data.sampling import Sampling
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+    from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 
     vocabulary = None
     if args.vocabulary:
         vocabulary = Vocabulary.load(args.vocabulary)
-    held_out = []
-    for path in args.heldout_pairs:
-        held_out += given_pairs(path)
-    for pattern in args.heldout_text:
-        held_out += given_text(pattern)
     findings = check(
         args.mono,
         args.parallel,
         vocabulary,
+        readers=(MlmFeatures(), TlmFeatures()),
         batch=args.batch,
         length=args.length,
         steps=args.steps,
         sampling=Sampling(alpha=args.alpha),
-        held_out=held_out,
     )
     print(findings.text())
     # So that a script stops where something must be repaired.

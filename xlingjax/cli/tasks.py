@@ -32,8 +32,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     # No option has a default: what is given and not read is refused.
     text = "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID"
     parser.add_argument("run", nargs="?", metavar="RUN", help=text)
-    text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
-    group.add_argument("--data", metavar="DIR", help=text)
+    group.add_argument("--data", metavar="DIR", help="folder of the benchmark's files")
     text = "cells, predictions and the score card; shared by sweeps"
     group.add_argument("--to", dest="output", type=place, metavar="DIR", help=text)
     text = "transfer (default), pivot, translate_train, multi_language ..."

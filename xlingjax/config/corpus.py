@@ -65,9 +65,6 @@ def _of_mixtures(mixtures: Collection[str], modules: Files) -> set[str]:
     none: its name can be read only where the run's languages are known."""
     # Opening a mixture imports TensorFlow, which announces itself.
     with quiet_stderr():
-        from xlingjax.data.seqio.imports import import_tensorflow
-
-        import_tensorflow()
         from xlingjax.data.seqio.mixture import tasks_of
         from xlingjax.data.seqio.task_text import declared_languages
 

@@ -136,17 +136,17 @@ class TextSource:
             settings = dataclasses.replace(settings, sampling=of_rates(self.sampling))
             # Opening a mixture imports TensorFlow, which announces itself.
             with quiet_stderr():
-                from xlingjax.data.seqio.mixture import open_mixture
+                from xlingjax.data.seqio.mixture import mixture_source
 
                 import_tasks(self.tasks)
-                return open_mixture(
+                return mixture_source(
                     self.mixture,
                     features,
-                    batch,
-                    length,
-                    settings,
-                    self.corpus.vocabulary,
+                    batch=batch,
+                    length=length,
+                    vocabulary=self.corpus.vocabulary,
                     use_cached=self.use_cached,
+                    **vars(settings),
                 )
         if parallel is None:
             parallel = self.corpus.parallel

@@ -4,6 +4,7 @@ same."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -18,8 +19,6 @@ SETTLED_SECONDS = 2
 """A file that changed less than this before it was hashed may change again without its times
 telling: file systems count in steps."""
 
-_by_path: dict[str, dict[str, tuple]] = {}
-
 
 def content_hash(path: str | os.PathLike) -> str:
     """sha256 (hex) of a file's bytes, remembered until its size, its times of change or its number
@@ -29,7 +28,7 @@ def content_hash(path: str | os.PathLike) -> str:
     # The second time of change and the number show a file that was put in another's place with its
     # times kept, as rsync does.
     state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    remembered = _remembered()
+    remembered = _remembered(_file())
     known = remembered.get(name)
     if known and tuple(known[:-1]) == state:
         return known[-1]
@@ -37,11 +36,15 @@ def content_hash(path: str | os.PathLike) -> str:
     with open(path, "rb") as file:
         # In pieces, so that a file larger than memory has a hash, too.
         made = hashlib.file_digest(file, "sha256").hexdigest()
-    changed = max(status.st_mtime, status.st_ctime)
-    if begun - changed > SETTLED_SECONDS:
+    if begun - max(status.st_mtime, status.st_ctime) > SETTLED_SECONDS:
         remembered[name] = (*state, made)
         if status.st_size > SMALL_BYTES:
-            _remember(name, remembered[name])
+            # Where the cache cannot be written the file is hashed again, and what writes to it says
+            # so. One short line each, which several processes may append at a time.
+            with contextlib.suppress(OSError):
+                os.makedirs(cache_root(), exist_ok=True)
+                with open(_file(), "a", encoding="utf-8") as lines:
+                    lines.write(json.dumps([name, *remembered[name]]) + "\n")
     return made
 
 
@@ -49,25 +52,14 @@ def _file() -> str:
     return os.path.join(cache_root(), "hashes.jsonl")
 
 
-def _remembered() -> dict[str, tuple]:
+@functools.cache
+def _remembered(file: str) -> dict[str, tuple]:
     """{path: (*state, hash)} of this cache folder."""
-    file = _file()
-    if file not in _by_path:
-        known: dict[str, tuple] = {}
-        with contextlib.suppress(OSError), open(file, "rb") as lines:
-            for line in lines:
-                # The last line of a run that was cut off may be half a line.
-                with contextlib.suppress(ValueError, TypeError):
-                    name, *state, made = parsed_json(line)
-                    known[str(name)] = (*state, str(made))
-        _by_path[file] = known
-    return _by_path[file]
-
-
-def _remember(name: str, state: tuple) -> None:
-    # Where the cache cannot be written the file is hashed again, and what writes to it says so.
-    with contextlib.suppress(OSError):
-        os.makedirs(cache_root(), exist_ok=True)
-        # One short line each, which several processes may append at a time.
-        with open(_file(), "a", encoding="utf-8") as lines:
-            lines.write(json.dumps([name, *state]) + "\n")
+    known: dict[str, tuple] = {}
+    with contextlib.suppress(OSError), open(file, "rb") as lines:
+        for line in lines:
+            # The last line of a run that was cut off may be half a line.
+            with contextlib.suppress(ValueError, TypeError):
+                name, *state, made = parsed_json(line)
+                known[str(name)] = (*state, str(made))
+    return known

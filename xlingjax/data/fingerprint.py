@@ -1,215 +1,102 @@
-"""What code does, as a hash: that of a function, of what it closes over and of what it reads."""
+"""What code does, as a hash: that of its pickled form and of the files of the user's modules."""
 
 from __future__ import annotations
 
-import enum
 import functools
 import hashlib
-import logging
-import os
-import re
+import io
+import pickle
+import pickletools
 import sys
 import sysconfig
-import types
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import KeysView
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
+import xlingjax
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 _STANDARD = sysconfig.get_path("stdlib")
-_INSTALLED = ("site-packages", "dist-packages")
-
-
-class _NotTold(Exception):
-    """Nothing tells whether a value is the same in another process."""
 
 
 def fingerprint(value: Any) -> str | None:
     """A hash that is equal where a value (a preprocessor, its settings) does the same, in any
-    process; None where that cannot be told, as of an object of C++.
+    process; None where that cannot be told, as of a lambda, a closure, an open file.
 
-    A function goes by its code, defaults, closure and the globals it reads, other functions of its
-    user among them; one of an installed package by its name and the package's version.
+    A function goes by its name and the file that defines it, with those of all modules of the
+    user's that this one reads; of installed packages by name alone, of this one by its code.
     """
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer, protocol=4)
+    # Without references to what came before: equal values would differ by what they share.
+    pickler.fast = True
     try:
-        said = _said(value, ())
-    except _NotTold:
+        pickler.dump(value)
+    # It may be of anyone's: PicklingError, TypeError, AttributeError ...
+    except Exception:
         return None
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+    # Names of modules are among the strings of a pickle.
+    content = buffer.getvalue()
+    words = {word for _, word, _ in pickletools.genops(content) if isinstance(word, str)}
+    digest = hashlib.sha256(content + _own_code())
+    for file in sorted(_files_of(words)):
+        if not file.is_file():
+            # Of a notebook.
+            return None
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
-def _said(value: Any, above: tuple[Any, ...]) -> Any:
-    """above: the values that this one is part of."""
-    if isinstance(value, _PLAIN) and not isinstance(value, enum.Enum):
-        return type(value).__name__, repr(value)
-    # Functions call themselves, and objects know their owners.
-    for depth, one in enumerate(above):
-        if one is value:
-            return "above", depth
-    above = (*above, value)
-    by_name = _by_name(value)
-    if by_name:
-        return by_name
-    if isinstance(value, (str, bytes, enum.Enum)):
-        return _name(type(value)), str(value)
-    if isinstance(value, Mapping):
-        entries = [(_said(k, above), _said(v, above)) for k, v in value.items()]
-        return _name(type(value)), sorted(entries, key=repr)
-    if isinstance(value, Set):
-        return _name(type(value)), sorted(map(repr, _all(value, above)))
-    if isinstance(value, Sequence):
-        return _name(type(value)), _all(value, above)
-    if isinstance(value, np.ndarray):
-        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes())
-        return str(value.dtype), value.shape, digest.hexdigest()
-    if isinstance(value, types.CodeType):
-        return _code(value, above)
-    if isinstance(value, types.FunctionType):
-        return _function(value, above)
-    if isinstance(value, types.MethodType):
-        return _said(value.__func__, above), _said(value.__self__, above)
-    if isinstance(value, types.BuiltinFunctionType):
-        return value.__qualname__, _said(value.__self__, above)
-    if isinstance(value, type):
-        return _name(value), _methods(value, above)
-    if isinstance(value, functools.partial):
-        parts = (value.func, value.args, value.keywords)
-        return "partial", _all(parts, above)
-    inner = _wrapped(value)
-    if inner is not None:
-        return _name(type(value)), _said(inner, above)
-    return _object(value, above)
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, one: Any) -> str | None:
+        # Our vocabularies, whose model is an object of C++.
+        known = getattr(one, "sha256", None)
+        return known if isinstance(known, str) else None
+
+    def reducer_override(self, one: Any) -> Any:
+        # SeqIO's sources hold these: the names of their splits, and functions that close over
+        # their settings.
+        if isinstance(one, KeysView):
+            return list, ([*one],)
+        is_closure = isinstance(one, FunctionType) and one.__closure__
+        if is_closure and _is_library(one.__code__.co_filename):
+            return tuple, ([one.__qualname__, *(cell.cell_contents for cell in one.__closure__)],)
+        return NotImplemented
 
 
-def _all(values: Any, above: tuple[Any, ...]) -> list[Any]:
-    return [_said(one, above) for one in values]
+def _files_of(names: set[str]) -> set[Path]:
+    """The files of the user's modules of these names, and of those whose names they hold."""
+    files = set()
+    waiting = [*names]
+    known: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        module = sys.modules.get(name)
+        if name in known or module is None or name.partition(".")[0] == xlingjax.__name__:
+            continue
+        known.add(name)
+        file = getattr(module, "__file__", None)
+        if name != "__main__" and (file is None or _is_library(file)):
+            continue
+        files.add(Path(file or "<notebook>"))
+        for one in [*vars(module).values()]:
+            named = "__name__" if isinstance(one, ModuleType) else "__module__"
+            waiting.append(str(getattr(one, named, "")))
+    return files
 
 
-def _by_name(value: Any) -> Any:
-    """What a name alone tells: modules, what packages define, types of arrays; None: not this."""
-    if isinstance(value, types.ModuleType):
-        return "module", value.__name__
-    if isinstance(value, logging.Logger):
-        return "logger", value.name
-    if isinstance(value, (os.PathLike, np.dtype, re.Pattern)):
-        return _name(type(value)), str(value)
-    # tf.DType, without TensorFlow.
-    if hasattr(value, "as_numpy_dtype"):
-        return "dtype", str(value.name)
-    if _is_library(value) and _found_by_name(value):
-        package = value.__module__.partition(".")[0]
-        version = getattr(sys.modules[package], "__version__", "")
-        return _name(value), str(version)
-    return None
-
-
-def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
-
-
-def _is_library(value: Any) -> bool:
-    """Whether it is code of an installed package or of Python itself."""
-    if isinstance(value, types.FunctionType):
-        file = value.__code__.co_filename
-    # ufuncs, functions compiled by others.
-    elif callable(value) and hasattr(value, "__qualname__"):
-        # Python's own, in C, have no file.
-        if value.__module__ in sys.stdlib_module_names:
-            return True
-        file = getattr(sys.modules.get(value.__module__), "__file__", "")
-    else:
-        return False
-    parts = Path(file or "").parts
-    inside = any(folder in parts for folder in _INSTALLED)
-    return inside or str(file).startswith((_STANDARD, "<frozen"))
-
-
-def _found_by_name(value: Any) -> bool:
-    """Whether its name leads to it: no closure that another call made, like a decorator's."""
-    found: Any = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
-
-
-def _code(code: types.CodeType, above: tuple[Any, ...]) -> Any:
-    # Not where it stands: a line above it changes nothing.
-    return code.co_code.hex(), _all(code.co_consts, above), code.co_names
-
-
-def _function(value: types.FunctionType, above: tuple[Any, ...]) -> Any:
-    cells = []
-    for cell in value.__closure__ or ():
-        try:
-            cells.append(_said(cell.cell_contents, above))
-        # Not set yet, by a function that is being defined.
-        except ValueError:
-            cells.append("empty")
-    read = {}
-    if not _is_library(value):
-        for name in sorted({*_names(value.__code__)}):
-            if name in value.__globals__:
-                read[name] = _said(value.__globals__[name], above)
-    return (
-        _name(value),
-        _code(value.__code__, above),
-        _said(value.__defaults__, above),
-        _said(value.__kwdefaults__, above),
-        cells,
-        read,
+def _is_library(file: str) -> bool:
+    return file.startswith(_STANDARD) or not {"site-packages", "dist-packages"}.isdisjoint(
+        Path(file).parts
     )
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    """The names that code reads, that of functions within it too."""
-    yield from code.co_names
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _names(one)
-
-
-def _methods(value: type, above: tuple[Any, ...]) -> Any:
-    """What a class of the user's does and holds, and those that it is derived from."""
-    parts: list[Any] = []
-    for one in value.__mro__:
-        if _is_library(one):
-            parts.append(_name(one))
-            continue
-        for name, member in sorted(vars(one).items()):
-            if isinstance(member, (staticmethod, classmethod)):
-                member = member.__func__
-            if isinstance(member, property):
-                member = member.fget
-            if isinstance(member, (types.FunctionType, *_PLAIN)):
-                parts.append((name, _said(member, above)))
-    return parts
-
-
-def _wrapped(value: Any) -> Any:
-    """The function within a `tf.function`, a cached one, or any other wrapper; None: it is none."""
-    for name in ("python_function", "__wrapped__"):
-        inner = getattr(value, name, None)
-        if callable(inner):
-            return inner
-    return None
-
-
-def _object(value: Any, above: tuple[Any, ...]) -> Any:
-    # Eager tensors, JAX's arrays.
-    if hasattr(value, "__array__") and hasattr(value, "dtype"):
-        return _said(np.asarray(value), above)
-    # Our own vocabularies, whose model is an object of C++.
-    for vocabulary in (value, getattr(value, "vocabulary", None)):
-        if isinstance(getattr(vocabulary, "sha256", None), str):
-            return _name(type(value)), vocabulary.sha256
-    try:
-        made, given, *rest = value.__reduce_ex__(2)
-        # Lists and mappings that are more than that have their entries last.
-        parts = [list(one) if isinstance(one, Iterator) else one for one in rest]
-    # It may be of anyone's; of a file or a lock it says TypeError.
-    except Exception:
-        raise _NotTold from None
-    kind = _said(type(value), above)
-    return kind, _name(made), _all(given, above), _all(parts, above)
+@functools.cache
+def _own_code() -> bytes:
+    folder = Path(xlingjax.__file__).parent
+    if _is_library(str(folder)):
+        return xlingjax.__version__.encode()
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.digest()

@@ -7,13 +7,13 @@ of one language or of two, get like vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable
 
 import numpy as np
 
 from xlingjax.data.store.blocks import BlockText
 from xlingjax.data.store.entries import Writer, get, name_of
-from xlingjax.data.store.tokens import Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 # Part of every name: vectors that are made in another way leave the old files alone.
@@ -90,7 +90,9 @@ def _documents(texts: list[BlockText], end: int) -> tuple[np.ndarray, np.ndarray
     first = 0
     ids = [np.zeros(0, np.int64)]
     documents = [np.zeros(0, np.int64)]
-    for sides in _blocks(texts):
+    for records in itertools.chain.from_iterable(text.each() for text in texts):
+        # Behind the two sides of a pair stands its negative.
+        sides = records.sides[:2]
         lengths = np.stack([side.lengths for side in sides])
         lines = lengths.shape[1]
         full = (lengths > 0).all(axis=0)
@@ -104,10 +106,3 @@ def _documents(texts: list[BlockText], end: int) -> tuple[np.ndarray, np.ndarray
             documents.append(of_line[pieces])
         first += lines
     return np.concatenate(ids), np.concatenate(documents)
-
-
-def _blocks(texts: Iterable[BlockText]) -> Iterator[tuple[Tokens, ...]]:
-    for text in texts:
-        for records in text.each():
-            # Behind the two sides of a pair stands its negative.
-            yield records.sides[:2]

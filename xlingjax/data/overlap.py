@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from xlingjax.data.store.blocks import BlockText
-from xlingjax.data.store.tokens import Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 MOST = 0.5
 """Of the held-out lines: as many are a mistake, and not what small corpora share."""
 LINES = 1 << 24
 """Of the training text that are looked at before a run: some seconds."""
-_PREFIX = 8
-"""Tokens by which most lines are told apart."""
-_PRIME = np.uint64(1_000_003)
-
-
-def normalised(line: str) -> str:
-    """A line without what copies of it often differ in: letter case, spaces, punctuation at both
-    ends, and which of several characters a letter is written with (NFKC). Of punctuation alone
-    nothing is removed."""
-    folded = " ".join(unicodedata.normalize("NFKC", line).casefold().split())
-    begin, end = 0, len(folded)
-    while begin < end and _is_outer(folded[begin]):
-        begin += 1
-    while begin < end and _is_outer(folded[end - 1]):
-        end -= 1
-    return folded[begin:end] or folded
-
-
-def _is_outer(character: str) -> bool:
-    return character == " " or unicodedata.category(character)[0] == "P"
+_PRIME = 1_000_003
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,133 +35,100 @@ class HeldOut:
         return cls(file, tuple(languages[i] for i in order), tuple(tuple(lines[i]) for i in order))
 
 
-class Overlap:
-    """Which held-out lines were seen in training text: pairs in pairs, with both sides, and
-    sentences in text of their language."""
-
-    def __init__(self, held: Iterable[HeldOut], key: Callable[[str], Any] = normalised):
-        """key: of a line; equal keys, equal lines."""
-        # Several evaluators measure on the same pairs, some on the first of them alone.
-        longest: dict[tuple[Any, ...], HeldOut] = {}
-        for one in held:
-            known = longest.setdefault((one.file, one.languages), one)
-            if len(one.lines[0]) > len(known.lines[0]):
-                longest[one.file, one.languages] = one
-        self._held = [*longest.values()]
-        self.wanted: dict[tuple[str, ...], dict[tuple[Any, ...], list]] = {}
-        """{languages: {keys of the sides: places where they are held out}}."""
-        self._found: dict[tuple[int, int], set] = {}
-        for number, one in enumerate(self._held):
-            sides = [[*map(key, lines)] for lines in one.lines]
-            for row, keys in enumerate(zip(*sides, strict=True)):
-                self._want(one.languages, keys, (number, row, 0))
-                if len(keys) > 1:
-                    for side, language in enumerate(one.languages):
-                        place = (number, row, side)
-                        self._want((language,), (keys[side],), place)
-
-    def _want(
-        self, languages: tuple[str, ...], keys: tuple[Any, ...], place: tuple[int, int, int]
-    ) -> None:
-        if all(keys):
-            of_languages = self.wanted.setdefault(languages, {})
-            of_languages.setdefault(keys, []).append(place)
-
-    def see(self, languages: tuple[str, ...], keys: tuple[Any, ...]) -> None:
-        """A line of the training text, or aligned lines."""
-        for number, row, side in self.wanted.get(languages, {}).get(keys, ()):
-            found = self._found.setdefault((number, len(languages)), set())
-            found.add((row, side))
-
-    def messages(self, looked_at: float = 1.0) -> list[tuple[str, str]]:
-        """[(file, what is wrong with it)]. looked_at: the share of the training text that was
-        seen."""
-        said = []
-        for number, one in enumerate(self._held):
-            for sides, what, macro in (
-                (2, "held-out pairs stand in the training pairs", "PARALLEL"),
-                (1, "held-out sentences stand in the training text", "MONO"),
-            ):
-                found = len(self._found.get((number, sides), ()))
-                if not found:
-                    continue
-                total = len(one.lines[0])
-                # Of pairs each side is a sentence.
-                if sides == 1:
-                    total *= len(one.lines)
-                share = found / total
-                message = f"{found:,} of {total:,} {what}, too ({share:.1%})"
-                if looked_at < 1:
-                    message += f", of which {looked_at:.0%} were looked at"
-                because = "what is measured on them was trained on"
-                if share >= MOST * looked_at:
-                    because = f"MOST OF THIS IS NOT HELD OUT, and {because}"
-                said.append((one.file, f"{message}: {because}; take them out of {macro}"))
-        return said
+Keys = tuple[bytes, ...]
+"""Of aligned lines: the tokens of each side."""
 
 
 def overlap_of_texts(
     held: Iterable[HeldOut], texts: Iterable[BlockText], vocabulary: Vocabulary
 ) -> list[tuple[str, str]]:
-    """`Overlap.messages` of the text that a run trains on, by the tokens of its lines: without what
-    it holds out itself, in whatever files it came. A line that differs in letter case is of other
-    tokens, and not found. Of more than LINES lines a part is looked at."""
-    end = [vocabulary.eos_id]
+    """[(file, what is wrong with it)]: held-out pairs that stand in training pairs, with both
+    sides, and held-out sentences in text of their language.
+
+    Looked at is what a run trains on, by the tokens of its lines: without what it holds out itself,
+    in whatever files it came. A line that differs in letter case is of other tokens, and not found.
+    Of more than LINES lines a part is looked at.
+    """
 
     def key(line: str) -> bytes:
         pieces = vocabulary.encode(line.strip())
-        return b"" if not pieces else np.array([*pieces, *end], np.int32).tobytes()
+        return np.array([*pieces, vocabulary.eos_id], np.int32).tobytes() if pieces else b""
 
-    overlap = Overlap(held, key)
-    chosen = {}
-    for text in texts:
-        # Of a pair with negatives the first two sides are the pair.
-        languages = text.languages[:2]
-        if languages in overlap.wanted:
-            chosen[text.key] = text
+    # Several evaluators measure on the same pairs, some on the first of them alone.
+    longest: dict[tuple[str, tuple[str, ...]], HeldOut] = {}
+    for one in sorted(held, key=lambda one: len(one.lines[0])):
+        longest[one.file, one.languages] = one
+    looked_for: list[tuple[HeldOut, str, tuple[str, ...], list[Keys]]] = []
+    for one in longest.values():
+        sides = [[*map(key, lines)] for lines in one.lines]
+        if len(sides) > 1:
+            looked_for.append((one, "PARALLEL", one.languages, [*zip(*sides, strict=True)]))
+        for language, side in zip(one.languages, sides, strict=True):
+            looked_for.append((one, "MONO", (language,), [(of_line,) for of_line in side]))
+    wanted: dict[tuple[str, ...], set[Keys]] = {}
+    for _, _, languages, keys in looked_for:
+        wanted.setdefault(languages, set()).update(filter(all, keys))
+    # Of a pair with negatives the first two sides are the pair.
+    chosen = {text.key: text for text in texts if wanted.get(text.languages[:2])}
     lines = sum(text.lines for text in chosen.values())
     every = math.ceil(lines / LINES)
     looked_at = 0
+    seen: dict[tuple[str, ...], set[Keys]] = {languages: set() for languages in wanted}
     for text in chosen.values():
         languages = text.languages[:2]
-        wanted = overlap.wanted[languages]
-        marks = np.unique(_marks(_records_of(languages, wanted)))
+        of_keys = []
+        for keys in zip(*wanted[languages], strict=True):
+            tokens = [np.frombuffer(of_line, np.int32) for of_line in keys]
+            of_keys.append((np.array([*map(len, tokens)]), np.array([one[0] for one in tokens])))
+        marks = np.unique(_marks(of_keys))
         for number in range(0, len(text.blocks), every):
-            records = text.of_block(number)
             looked_at += text.blocks[number].lines
-            sides = records.sides[:2]
+            sides = text.of_block(number).sides[:2]
             starts = [np.cumsum(side.lengths) - side.lengths for side in sides]
-            found = np.isin(_marks(Records(languages, sides)), marks)
+            # An empty line has no first token, and is looked for by none.
+            firsts = [
+                np.append(side.ids, 0)[start].astype(np.int64)
+                for side, start in zip(sides, starts, strict=True)
+            ]
+            lengths = [side.lengths.astype(np.int64) for side in sides]
+            found = np.isin(_marks(zip(lengths, firsts, strict=True)), marks)
             for line in np.flatnonzero(found).tolist():
-                keys = []
+                of_line = []
                 for side, start in zip(sides, starts, strict=True):
-                    begin = start[line]
-                    ids = side.ids[begin : begin + side.lengths[line]]
-                    keys.append(ids.astype(np.int32).tobytes())
-                overlap.see(languages, tuple(keys))
-    return overlap.messages(looked_at / max(lines, 1))
+                    ids = side.ids[start[line] : start[line] + side.lengths[line]]
+                    of_line.append(ids.astype(np.int32).tobytes())
+                seen[languages].add(tuple(of_line))
+    counts: Counter[tuple[str, tuple[str, ...], str, int]] = Counter()
+    for one, macro, languages, keys in looked_for:
+        # Of pairs each side is a sentence.
+        total = len(keys) * (1 if macro == "PARALLEL" else len(one.lines))
+        counts[one.file, one.languages, macro, total] += sum(k in seen[languages] for k in keys)
+    share_seen = looked_at / max(lines, 1)
+    return [
+        (file, _message(macro, found, total, share_seen))
+        for (file, _, macro, total), found in counts.items()
+        if found
+    ]
 
 
-def _records_of(languages: tuple[str, ...], wanted: Iterable[tuple[bytes, ...]]) -> Records:
-    """The lines of these keys."""
-    sides = []
-    for keys in zip(*wanted, strict=True):
-        lines = [np.frombuffer(key, np.int32) for key in keys]
-        lengths = np.array([*map(len, lines)], np.int32)
-        sides.append(Tokens(np.concatenate(lines), lengths))
-    return Records(languages, tuple(sides))
+def _message(macro: str, found: int, total: int, looked_at: float) -> str:
+    what = {
+        "PARALLEL": "held-out pairs stand in the training pairs",
+        "MONO": "held-out sentences stand in the training text",
+    }[macro]
+    message = f"{found:,} of {total:,} {what}, too ({found / total:.1%})"
+    if looked_at < 1:
+        message += f", of which {looked_at:.0%} were looked at"
+    because = "what is measured on them was trained on"
+    if found / total >= MOST * looked_at:
+        because = f"MOST OF THIS IS NOT HELD OUT, and {because}"
+    return f"{message}: {because}; take them out of {macro}"
 
 
-def _marks(records: Records) -> np.ndarray:
-    """uint64 [lines]: of the lengths and first tokens of a line's sides. Equal lines have equal
-    ones; of others few do."""
-    marks = np.zeros(len(records.sides[0].lengths), np.uint64)
-    for side in records.sides:
-        starts = np.cumsum(side.lengths, dtype=np.int64) - side.lengths
-        marks = marks * _PRIME + side.lengths.astype(np.uint64)
-        for offset in range(_PREFIX):
-            inside = side.lengths > offset
-            tokens = np.zeros(len(marks), np.uint64)
-            tokens[inside] = side.ids[starts[inside] + offset]
-            marks = marks * _PRIME + tokens
-    return marks
+def _marks(sides: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """int64 [lines]: equal of lines with equal lengths and first tokens on each side, given as
+    (tokens of each line, its first); of others few are."""
+    mark = np.int64(0)
+    for lengths, first in sides:
+        mark = (mark * _PRIME + lengths) * _PRIME + first
+    return np.asarray(mark)

@@ -117,11 +117,6 @@ def sampling_table(
     return table
 
 
-def expected_epochs(table: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:
-    """How often each text is expected to be read in `steps` steps of this source."""
-    return {row["name"]: row["epochs_per_1000_steps"] * steps / 1000 for row in table}
-
-
 def format_table(table: Sequence[Mapping[str, Any]], steps: int | None = None) -> str:
     """The sampling table for the terminal; with `steps`, epochs of a run of that many steps."""
     title = "epochs/1k steps"

@@ -7,7 +7,6 @@ from typing import Any
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Bitext, Example, Tagged
 from xlingjax.data.labelled.task import Task, find, read
-from xlingjax.data.labelled.tfds import is_tfds
 from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import (
@@ -152,7 +151,7 @@ def score_files(
     where nothing is there); then as `read_predictions` and `Metric.compute`.
     """
     for folder in (predictions, gold):
-        if not is_tfds(folder) and not Path(folder).is_dir():
+        if not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
     there: list[tuple[Task, str, Path]] = []
     missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
@@ -168,12 +167,6 @@ def score_files(
                     )
                 missing["predictions"].setdefault(task.full_name, []).append(language)
             elif label_file(task, gold, language, split) or find(task, gold, split, language):
-                # Answers are found by id, whatever the order.
-                if is_tfds(gold) and task.kind != "span_qa":
-                    raise UserError(
-                        f"{task.full_name}: its predictions are read in the order of the official"
-                        f" files, and {gold} has another: --gold needs those files"
-                    )
                 there.append((task, language, path))
             else:
                 if not allow_missing:

@@ -33,7 +33,7 @@ from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
 
-FORMAT = 4
+FORMAT = 5
 """Part of every name: another form leaves the old ones alone."""
 KIND = "labelled"
 CHUNK_RECORDS = 4096

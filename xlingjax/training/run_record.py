@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax import __version__
-from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
@@ -241,11 +240,9 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
     one."""
     missing = [field for field in reads if field not in shapes]
     if missing:
-        field = FIELDS[missing[0]]
         raise UserError(
-            f"objective {name} reads {field.name!r} ({field.meaning}), written by"
-            f" {field.written_by}; its data source has only {', '.join(sorted(shapes))}: use the"
-            " one of its own features"
+            f"objective {name} reads {missing[0]!r}; its data source has only"
+            f" {', '.join(sorted(shapes))}: use the one of its own features"
         )
     return {field: tuple(shapes[field]) for field in reads}
 

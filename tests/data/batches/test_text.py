@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers.batches import check_batch
 from tests.helpers.text import file_source
 from xlingjax.data.batches.loader import BatchSource
-from xlingjax.data.features import batch_hash, check_batch
+from xlingjax.data.features import batch_hash
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures

@@ -86,8 +86,8 @@ def test_rows_without_a_partner_are_left_out_and_said_and_many_are_refused(folde
     put(path, text * 6 + "Another text\tof MultiNLI\teins\tzwei\tneutral\n")
     _, pairs = partners(folder)
     assert pairs.unpaired == 1 and pairs.partners[-1] is None
-    assert pairs.said("en-de.tsv", "left out") == (
-        "en-de.tsv: 1 of 43 examples (2.3%) have no partner by original text: left out"
+    assert pairs.said("left out") == (
+        "1 of 43 examples (2.3%) have no partner by original text: left out"
     )
     # The third of two equal texts stands beside the last of them.
     assert Counter(pairs.partners)[5] == 11 and Counter(pairs.partners)[2] == 1

@@ -109,16 +109,8 @@ def test_what_a_machine_left_blank_is_lost(read):
 @pytest.mark.parametrize(
     "article, message",
     [
-        (
-            squad(("Rhein", 13)),
-            r"question a: the answer 'Rhein' is not in its context at character 13, where ' Rhei'",
-        ),
-        (squad(("Rhein", 13)), r"it stands at 14"),
-        (squad(("Rhein", -6)), r"it stands at 14"),
-        (
-            squad(("Main", 14)),
-            r"question a: the answer 'Main' .*; it stands nowhere in the context",
-        ),
+        (squad(("Rhein", 13)), r"question a: the answer 'Rhein' is not in its context at char"),
+        (squad(("Rhein", -6)), r"question a: the answer 'Rhein' is not in its context"),
         (
             squad(("Rhein", "14")),
             r"question a: an answer is not an object with a text and an answer_start",
@@ -138,7 +130,7 @@ def test_faults_name_the_question(read, article, message):
 def test_files_that_are_not_squads(tmp_path):
     path = tmp_path / "x.json"
     for text, message in (
-        (b'{"data": [', r"x.json: not JSON"),
+        (b'{"data": [', r"x.json: not SQuAD's one JSON object"),
         (b'{\n"data": "\xff"}', r"x.json, line 2: invalid UTF-8"),
         (b"[]", r"x.json: the file has no list 'data'"),
     ):

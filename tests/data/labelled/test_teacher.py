@@ -33,7 +33,10 @@ def test_records_are_read_as_they_were_written(tmp_path):
     [
         ({"tags": ["DET", "NOUN"]}, "line 2: 3 words, but 2 tags"),
         ({"tags": []}, "line 2: 3 words, but 0 tags"),
-        ({"tags": ["DET", "NOUN", "VREB"]}, "line 2: unknown tag 'VREB', expected one of ADJ, ADP"),
+        (
+            {"tags": ["DET", "NOUN", "VREB"]},
+            "line 2: unknown label 'VREB', expected one of ADJ, ADP",
+        ),
         ({"marks": []}, "line 2: not a record of a tagging task"),
     ],
 )

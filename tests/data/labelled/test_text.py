@@ -34,43 +34,19 @@ def test_reading_labelled_tsv(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        (
-            "a\tb\tneutral\na\tb\n",
-            r"x.tsv, line 2: 2 columns, expected 3: premise TAB hypothesis TAB label; a header",
-        ),
-        ("a\tb\n", r"x.tsv, line 1: 2 columns, expected 3"),
-        (
-            "a\tb\tmaybe\n",
-            (
-                r"x.tsv, line 1: unknown label 'maybe', expected one of contradiction, entailment,"
-                r" neutral"
-            ),
-        ),
-        (
-            "a\tb\tNeutral\n",
-            r"x.tsv, line 1: unknown label 'Neutral', expected .*; write 'neutral'",
-        ),
-        (
-            "a\tb\tneutral\na\tb\t1\n",
-            (
-                r"x.tsv, line 2: the label '1' is an id, .*: write names; .* 0 contradiction, 1"
-                r" entailment, 2 neutral"
-            ),
-        ),
-        ("a\tb\tneutral\n\t\t\n", r"x.tsv, line 2: the premise is empty"),
-        ("a\t \tneutral\n", r"x.tsv, line 1: the hypothesis is empty"),
-        (b"a\tb\tneutral\na\t\xff\tneutral\n", r"x.tsv, line 2: invalid UTF-8"),
-        ("", r"x.tsv: no examples"),
+        ("a\tb\tneutral\na\tb\n", r"line 2: 2 columns, expected 3: premise TAB hypothesis TAB lab"),
+        ("a\tb\tmaybe\n", r"line 1: unknown label 'maybe', expected one of contradiction, entail"),
+        ("a\tb\tneutral\n\t\t\n", r"line 2: a text is empty"),
+        ("a\t \tneutral\n", r"line 1: a text is empty"),
+        (b"a\tb\tneutral\na\t\xff\tneutral\n", r"line 2: invalid UTF-8"),
+        ("", r"no examples"),
     ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path, text, message):
     path = write(tmp_path / "x.tsv", text)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"x.tsv[,:] {message}"):
         lt.read_labelled_tsv(path, LABELS)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match="missing file: .*none.tsv; in TRAIN_FILES"):
+    with pytest.raises(UserError, match="missing file: .*none.tsv; fetch it"):
         lt.read_labelled_tsv(tmp_path / "none.tsv")
 
 
@@ -115,30 +91,23 @@ def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
     )
     assert table([path], NLI, "fr") == [Example("C", "D", "entailment")]
     assert table([path], NLI, "fr")[0].line == 3
-    with pytest.raises(UserError, match=r"x.tsv: no rows of 'th'; its column language has de, fr"):
+    with pytest.raises(UserError, match=r"x.tsv: no examples in 'th' in this file"):
         table([path], NLI, "th")
-    with pytest.raises(UserError, match=r"x.tsv, line 2: 5 columns, expected 6 as its header has"):
+    with pytest.raises(UserError, match=r"x.tsv, line 2: 5 columns, expected 6: language TAB"):
         table([write(path, f"{header}\nde\tneutral\t(\tA\tB\n")], NLI, "de")
     with pytest.raises(
-        UserError,
-        match=r"x.tsv, line 1: no column 'sentence1' in the header; expected language TAB",
+        UserError, match=r"x.tsv: its header lacks columns of language TAB gold_label TAB sentence1"
     ):
         table([write(path, "de\tneutral\t(\tA\tB\tTrue\n")], NLI, "de")
 
 
 def test_texts_of_several_columns_are_joined(tmp_path):
-    table = lt.Table(
-        ("query", "title", "text", "label"),
-        ("query",),
-        ("title", "text"),
-        may_be_empty=("title", "text"),
-    )
+    table = lt.Table(("query", "title", "text", "label"), ("query",), ("title", "text"))
     path = write(tmp_path / "x", "q\tt\ts\t1\nq\t\ts\t0\n")
     assert [example.hypothesis for example in table([path], BINARY, "de")] == ["t s", "s"]
-    with pytest.raises(UserError, match=r"x, line 1: the title and the text are empty"):
-        table([write(path, "q\t\t\t1\n")], BINARY, "de")
-    with pytest.raises(UserError, match=r"x, line 1: the query is empty"):
-        table([write(path, "\tt\ts\t1\n")], BINARY, "de")
+    for empty in ("q\t\t\t1\n", "\tt\ts\t1\n"):
+        with pytest.raises(UserError, match=r"x, line 1: a text is empty"):
+            table([write(path, empty)], BINARY, "de")
 
 
 def test_translations_with_their_original(tmp_path):
@@ -205,10 +174,6 @@ def test_intents(tmp_path):
         Example("Alarma a las 5", None, "alarm/set_alarm")
     ]
     for text, message in (
-        (
-            mtod.replace("8:13", "8:99"),
-            r"line 1: the slot '8:99:datetime' is not start:end:name within the 15 char",
-        ),
         (mtod.replace("\tes_XX", ""), r"line 1: 3 columns, expected 4"),
         ("", r"x.conll: no utterances"),
     ):

@@ -28,19 +28,12 @@ def test_words_and_tags(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("New\tB-LOC\nYork\n", r"x.tsv, line 2: 'York' is not a word, a tab and its tag"),
-        (
-            "New\nYork\tI-LOC\n",
-            r"x.tsv, line 2: 'York\\tI-LOC' is not a word alone, as the lines before it",
-        ),
-        ("\tB-LOC\n", r"x.tsv, line 1: '\\tB-LOC' is not a word, a tab and its tag"),
-        (
-            "a\tO\n\nNew\tB-LOK\n",
-            r"x.tsv, line 3: unknown tag 'B-LOK', expected one of B-LOC, B-PER",
-        ),
-        ("a\tO\nNew\t0\n", r"x.tsv, line 2: the tag '0' is an id, .*: write names"),
+        ("New\tB-LOC\nYork\n", r"x.tsv, line 2: 'York' is not a word and its tag"),
+        ("New\nYork\tI-LOC\n", r"x.tsv, line 2: 'York\\tI-LOC' is not a word and its tag"),
+        ("\tB-LOC\n", r"x.tsv, line 1: '\\tB-LOC' is not a word and its tag"),
+        ("a\tO\n\nNew\tB-LOK\n", r"x.tsv, line 3: unknown label 'B-LOK', expected one of B-LOC"),
         (b"a\tO\n\xe9\tO\n", r"x.tsv, line 2: invalid UTF-8 \(byte 0xe9"),
-        ("\n\n", r"x.tsv: no sentences in this file; a line is word, tab, tag"),
+        ("\n\n", r"x.tsv: no sentences in this file; a line is a word and its tag"),
     ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path, text, message):
@@ -49,7 +42,7 @@ def test_bad_files_are_named_with_their_line(tmp_path, text, message):
 
 
 def test_gold_files_need_tags(tmp_path):
-    with pytest.raises(UserError, match="de.tsv, line 1: 'cab' is not a word, a tab and its tag"):
+    with pytest.raises(UserError, match="de.tsv, line 1: 'cab' is not a word and its tag"):
         lw.read_tagged(write(tmp_path / "de.tsv", "cab\nd\n"))
 
 
@@ -73,7 +66,7 @@ def test_conll_2003_becomes_bio(tmp_path):
     (sentence,) = reader([path], NER, "en")
     assert sentence.tags == ("B-LOC", "I-LOC", "O", "B-PER", "B-LOC", "B-LOC", "O", "B-PER")
     assert lw.bio(sentence.tags) == list(sentence.tags)  # BIO stays as it is
-    with pytest.raises(UserError, match=r"eng.train, line 4: 3 columns, expected 4: 'w1 NN I-LOC'"):
+    with pytest.raises(UserError, match=r"eng.train, line 4: 'w1 NN I-LOC' is not a word and its"):
         reader([write(path, "\n".join([*lines[:3], "w1 NN I-LOC"]))], NER, "en")
 
 
@@ -84,9 +77,7 @@ def test_wikiann_bears_its_language_or_not(tmp_path):
         "Paris",
         "de:",
     )
-    with pytest.raises(
-        UserError, match=r"de-dev, line 2: 'x' does not begin with its language, 'de:'"
-    ):
+    with pytest.raises(UserError, match=r"de-dev, line 2: 'x.*' is not a word and its tag"):
         lw.read_wikiann([write(path, "de:Paris\tB-LOC\nx\tO\n")], NER, "de")
 
 
@@ -111,10 +102,10 @@ def test_conllu_reads_syntactic_words(tmp_path):
         Tagged(("Haus",), ("NOUN",)),
     ]
     for text, message in (
-        (conllu(("1", "in", "PREP")), r"x.conllu, line 3: unknown tag 'PREP'"),
+        (conllu(("1", "in", "PREP")), r"x.conllu, line 3: unknown label 'PREP'"),
         (
             conllu(("1", "in", "ADP"), ("3", "Haus", "NOUN")),
-            r"x.conllu, line 4: the id '3' is not 2, the next",
+            r"x.conllu, line 4: the id '3' is not 2",
         ),
         ("1\tin\tADP\n", r"x.conllu, line 1: 3 columns, expected CoNLL-U's 10"),
         ("# text = x\n", r"x.conllu: no sentences"),
@@ -130,11 +121,11 @@ def test_xsid_slots(tmp_path):
     )
     path = write(tmp_path / "x.conll", text)
     assert lw.read_xsid_slots([path], NER, "de") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
-    with pytest.raises(UserError, match=r"x.conll, line 6: .* is not a word, a tab and its tag"):
+    with pytest.raises(UserError, match=r"x.conll, line 6: .* is not a word and its tag"):
         lw.read_xsid_slots(
             [write(path, text.replace("3\t\tfind\tO", "3\t\tfind\tB-LOC"))], NER, "de"
         )
-    with pytest.raises(UserError, match=r"x.conll, line 5: 3 columns, expected 4"):
+    with pytest.raises(UserError, match=r"x.conll, line 5: .* is not a word and its tag"):
         lw.read_xsid_slots([write(path, text.replace("Paris\tfind\tB", "Paris\tB"))], NER, "de")
 
 
@@ -143,7 +134,7 @@ def test_sentences_in_lines(tmp_path):
     assert lw.read_tagged_lines([path], NER, "fr") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
     with pytest.raises(UserError, match=r"x.mt.tsv, line 2: 3 words, but 2 tags"):
         lw.read_tagged_lines([write(path, "in Paris\tO B-LOC\nin New York\tO B-LOC\n")], NER, "fr")
-    with pytest.raises(UserError, match=r"x.mt.tsv, line 1: 3 columns, expected 2: words TAB tags"):
+    with pytest.raises(UserError, match=r"x.mt.tsv, line 1: not words TAB tags"):
         lw.read_tagged_lines([write(path, "in Paris\tO B-LOC\tx\n")], NER, "fr")
 
 
@@ -153,15 +144,6 @@ def test_sentences_in_lines_have_tags_all_or_none(tmp_path):
     lost = Tagged((), ())  # a translation without words keeps its row; lines at the end are none
     assert found == [Tagged(("in", "Paris"), ()), lost, Tagged(("New", "York"), ())]
     assert [one.line for one in found] == [1, 2, 3] and learnable(found) == [found[0], found[2]]
-    for text, message in (
-        (
-            "in Paris\nNew York\tB-LOC I-LOC\n",
-            r"x.mt.tsv, line 2: 2 columns, but the lines before it are words alone",
-        ),
-        (
-            "in Paris\tO B-LOC\nNew York\n",
-            r"x.mt.tsv, line 2: 1 columns, but the lines before it are words TAB tags",
-        ),
-    ):
-        with pytest.raises(UserError, match=message):
+    for text in ("in Paris\nNew York\tB-LOC I-LOC\n", "in Paris\tO B-LOC\nNew York\n"):
+        with pytest.raises(UserError, match=r"x.mt.tsv, line 2: not words TAB tags, in all lines"):
             lw.read_tagged_lines([write(path, text)], NER, "fr")

@@ -264,12 +264,12 @@ def test_hashes_are_remembered_from_run_to_run(tmp_path, monkeypatch):
     monkeypatch.setattr(content_hashes, "SETTLED_SECONDS", -1)
     made = content_hash(path)
     assert made == hashlib.sha256(b"a" * 70000).hexdigest()
-    content_hashes._by_path.clear()
+    content_hashes._remembered.cache_clear()
     # What else its file may hold is passed over.
     remembered = Path(content_hashes._file())
     for line in (b"5", b"null", b"[[1],2]", b"\xff\xfe", b"[]", b'["x"', b"{}"):
         remembered.write_bytes(line + b"\n" + remembered.read_bytes())
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
     assert content_hash(path) == made
-    content_hashes._by_path.clear()
+    content_hashes._remembered.cache_clear()
     monkeypatch.undo()

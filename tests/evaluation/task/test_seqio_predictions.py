@@ -168,8 +168,6 @@ def test_a_mixture_is_text_to_text_for_any_trainer(mixtures, official):
 @pytest.mark.parametrize(
     ("name", "prediction"),
     [
-        ("xtreme/tatoeba", [2, 0, 1]),
-        ("xtreme/bucc2018", [("de-1", "en-4"), ("de-2", "en-9")]),
         ("xtreme/udpos", ["NOUN", "", "VERB"]),
         ("xtreme/udpos", []),
         ("xtreme/udpos", [""]),

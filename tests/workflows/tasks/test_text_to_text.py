@@ -125,7 +125,7 @@ def test_a_users_mixture_is_scored_by_its_own_metrics(runs, capsys):
         ("mine.plain.de", [], "task mine.plain.de has no metric_fns"),
         ("nothing", [], "--mixture nothing: no benchmark (xtreme, xglue, xnli, applications) and"),
         ("mine.unnamed", [], "task mine.unnamed: the languages of its inputs and targets are not"),
-        ("mine.de", ["--split test"], "has no split test, but train, validation: give one by"),
+        ("mine.de", ["--split test"], "has no split test: give one by --split"),
         pytest.param(
             "mine.broken.de",
             [],

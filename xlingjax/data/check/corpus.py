@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from xlingjax.data.check.findings import Findings, counted_lines
-from xlingjax.data.languages import spelled_twice, standard_code, twice
-from xlingjax.data.overlap import HeldOut, Overlap, normalised
-from xlingjax.data.rows.plan import LeftOut, Rows, pair_rows, stream_rows
-from xlingjax.data.rows.reader import side_bases
+from xlingjax.data.languages import spelled_twice, twice
+from xlingjax.data.rows.plan import Preprocessor
+from xlingjax.data.rows.reader import RowPlan
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.store.blocks import pair_blocks, text_blocks
 from xlingjax.data.store.tokenise import tokenise
-from xlingjax.data.store.tokens import id_dtype
-from xlingjax.data.text.files import ENDINGS, open_bytes, read_raw_lines, wide_encoding
-from xlingjax.data.text.names import file_format
-from xlingjax.data.text.other_formats import doubts, is_header
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -27,8 +22,6 @@ from xlingjax.errors import UserError
 
 LONG_LINE = 5000
 """Characters beyond which a line is probably not a sentence."""
-LENGTH_BYTES = 4
-"""Of the number of tokens of a line in the token cache."""
 MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
 
@@ -38,21 +31,21 @@ def check(
     parallel: str | Sequence[str] = (),
     vocabulary: Vocabulary | None = None,
     *,
+    readers: Sequence[Preprocessor] = (),
     batch: int = 32,
     length: int = 256,
     steps: int | None = None,
-    sampling: Sampling | None = None,
-    max_pieces: int = 100,
-    held_out: Sequence[HeldOut] = (),
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
 ) -> Findings:
     """Reads every line once and reports what is wrong with it.
 
     With a vocabulary it also tokenises (into the cache, where a run will find it) and reports
-    tokens, unknown pieces and the epochs per language of a run of `steps` steps (default: per 1000)
-    of `batch` rows of `length` tokens. Patterns that match nothing or files whose language cannot
-    be told are errors among the findings. held_out: what should not stand in the text.
+    unknown pieces and, for each of `readers`, an objective of text or of pairs, the tokens and
+    epochs per language of a run of `steps` steps (default: per 1000) of `batch` rows of `length`
+    tokens. Patterns that match nothing or files whose language cannot
+    be told are errors among the findings.
     """
-    findings = Findings(steps=steps, overlap=Overlap(held_out))
+    findings = Findings(steps=steps)
     texts = _matched(find_text, mono, findings)
     pairs = _matched(find_pairs, parallel, findings)
     # A pattern that matches nothing is a finding of its own, which says more than this.
@@ -62,24 +55,14 @@ def check(
     # What cannot be read or is not aligned is left out below: tokenising it would raise.
     good_texts = [text for text in texts if _check_text(text, findings)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
-    for file, message in findings.overlap.messages():
-        findings.add("warning", Path(file), None, message)
     if vocabulary is None:
         return findings
     good_files = [*good_texts, *(side for pair in good_pairs for side in pair.sides)]
     _check_pieces(good_files, vocabulary, findings)
-    sizes = {
-        "text": _text_sizes(good_texts, vocabulary, length),
-        "pairs": _pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
-    }
-    sampling = sampling or Sampling()
-    for name, of_kind in sizes.items():
-        # Epochs are a division by rows. A run refuses such text, and the check has said why.
-        of_kind = {code: size for code, size in of_kind.items() if size["rows"]}
-        if of_kind:
-            unit = "tokens" if sampling.counts == "tokens" else "sentences"
-            shares = sampling.shares({code: size[unit] for code, size in of_kind.items()})
-            findings.tables[name] = sampling_table(of_kind, shares, rows_per_step=batch)
+    for reader in readers:
+        name, files = ("text", good_texts) if reader.sides == 1 else ("pairs", good_pairs)
+        if table := _table(reader, files, vocabulary, findings, sampling, batch, length):
+            findings.tables[name] = table
     return findings
 
 
@@ -99,74 +82,22 @@ def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> li
 
 
 def _check_languages(texts: Sequence[Text], pairs: Sequence[Pair], findings: Findings) -> None:
-    """A run refuses a language in two spellings; one of several with a name for all is likely."""
     file_of = {text.language: text.path for text in texts}
     for pair in pairs:
         for side in pair.sides:
             file_of.setdefault(side.language, side.path)
-    certain = spelled_twice(file_of)
-    for codes in certain:
+    for codes in spelled_twice(file_of):
         findings.add("error", file_of[codes[-1]], None, twice(codes))
-    for codes in spelled_twice(file_of, macro=True):
-        if codes not in certain:
-            message = (
-                f"{' and '.join(codes)} may be one language,"
-                f" {standard_code(codes[0], macro=True)}; if they are, give both one code"
-            )
-            findings.add("warning", file_of[codes[-1]], None, message)
-
-
-def _as_what(text: Text) -> str:
-    """What a file was read as: its language, format, encoding and compression."""
-    path = text.path
-    if text.column is None:
-        how = "a line per sentence"
-    elif file_format(path) == "jsonl":
-        how = f"JSON lines, field {text.column!r}"
-    elif isinstance(text.column, int):
-        how = f"a table, column {text.column + 1}"
-    else:
-        how = f"a table, column {text.column!r}"
-    if path.suffix in ENDINGS:
-        how += f", {path.suffix}"
-    with open_bytes(path) as file:
-        encoding = wide_encoding(file.read(4)) or "UTF-8"
-    return f"{text.language}, {how}, {encoding}"
 
 
 def _read(text: Text, findings: Findings) -> list[str] | None:
     """The lines of a text; None, after a finding, if they cannot be read."""
-    lines = _lines(text, findings)
-    if lines is not None:
-        name = str(text.path)
-        what = _as_what(text)
-        # A file of pairs is read once for each side, one of several languages for each.
-        if name in findings.read and findings.read[name][0] != what:
-            what = f"{findings.read[name][0]}; {what}"
-        findings.read[name] = (what, len(lines))
-        findings.languages.add(text.language)
-    return lines
-
-
-def _lines(text: Text, findings: Findings) -> list[str] | None:
-    lines: list[str] = []
-    broken: list[int] = []
     try:
-        if text.column is not None:
-            return list(text.lines())
-        # Decoded line by line, so that the finding counts all broken lines and not the first alone.
-        for number, raw in read_raw_lines(text.path):
-            try:
-                lines.append(raw.decode("utf-8").strip())
-            except UnicodeDecodeError:
-                broken.append(number)
+        lines = [*text.lines()]
     except UserError as error:
         findings.add("error", text.path, None, str(error))
         return None
-    if broken:
-        message = f"invalid UTF-8 ({counted_lines(broken)}); convert the file, e.g. with iconv"
-        findings.add("error", text.path, broken[0], message)
-        return None
+    findings.lines[str(text.path), text.language] = len(lines)
     return lines
 
 
@@ -178,29 +109,17 @@ def _check_text(text: Text, findings: Findings) -> bool:
     if not numbered:
         findings.add("error", text.path, None, f"no {text.language} text in it")
         return False
-    if doubt := doubts(text.path, lines):
-        findings.add("warning", text.path, None, doubt)
     _check_lines(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
-    _check_script(text, numbered, findings)
-    _check_overlap((text.language,), ((line,) for _, line in numbered), findings)
     return True
 
 
 def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
-    for is_odd, message in (
-        (
-            lambda line: len(line) > LONG_LINE,
-            f"of over {LONG_LINE:,} characters; one sentence per line",
-        ),
-        (
-            lambda line: "\r" in line,
-            "with a CR within, which ends no line here; if it should, `tr '\\r' '\\n'`",
-        ),
-    ):
-        odd = [number for number, line in numbered if is_odd(line)]
-        if odd:
-            findings.add("warning", text.path, odd[0], f"{counted_lines(odd)} {message}")
+    long = [number for number, line in numbered if len(line) > LONG_LINE]
+    if long:
+        message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
+        findings.add("warning", text.path, long[0], message)
+    _check_script(text, numbered, findings)
 
 
 def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
@@ -243,12 +162,6 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     second = _read(pair.second, findings)
     if first is None or second is None:
         return False
-    for side, lines in zip(pair.sides, (first, second), strict=True):
-        if doubt := doubts(side.path, lines):
-            if isinstance(side.column, int):
-                doubt = f"column {side.column + 1}: {doubt}"
-            findings.add("warning", side.path, None, doubt)
-    _check_header(pair, first[:1] + second[:1], findings)
     # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):
@@ -272,51 +185,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     for i, side in enumerate(pair.sides):
         _check_lines(side, [(number, sides[i]) for number, sides in numbered], findings)
     _check_repeats(path, numbered, findings)
-    _check_swapped(pair, numbered, findings)
-    _check_overlap(pair.languages, (sides for _, sides in numbered), findings)
     return True
-
-
-def _check_header(pair: Pair, cells: Sequence[str], findings: Findings) -> None:
-    # Numbers, where no line names the columns.
-    if isinstance(pair.first.column, int) and is_header(cells, pair.languages):
-        message = (
-            f"{' and '.join(map(repr, cells))} look like names of columns, and are read as a pair;"
-            " remove the line"
-        )
-        findings.add("warning", pair.first.path, 1, message)
-
-
-def _check_overlap(
-    languages: tuple[str, ...], lines: Iterable[tuple[str, ...]], findings: Findings
-) -> None:
-    if languages in findings.overlap.wanted:
-        for sides in lines:
-            findings.overlap.see(languages, tuple(map(normalised, sides)))
-
-
-def _check_swapped(
-    pair: Pair, numbered: Sequence[tuple[int, tuple[str, str]]], findings: Findings
-) -> None:
-    script_x = script_of_language(pair.languages[0])
-    script_y = script_of_language(pair.languages[1])
-    # Languages of one script are not told apart by their letters.
-    if not script_x or not script_y or script_x == script_y:
-        return
-    # Both sides must look foreign: a sentence left
-    # untranslated has one foreign side, and is no swap.
-    swapped = []
-    for number, (x, y) in numbered:
-        x_is_foreign = letters_in(script_y, x) > letters_in(script_x, x)
-        if x_is_foreign and letters_in(script_x, y) > letters_in(script_y, y):
-            swapped.append(number)
-    if not swapped:
-        return
-    # More than half: the names of the files are swapped, and every row would bear wrong languages.
-    severity = "error" if len(swapped) > len(numbered) / 2 else "warning"
-    codes = " and ".join(pair.languages)
-    message = f"{codes} look swapped in {counted_lines(swapped)} of {len(numbered):,}"
-    findings.add(severity, pair.first.path, swapped[0], message)
 
 
 def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:
@@ -325,8 +194,6 @@ def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findi
     unknown: Counter[str] = Counter()
     for text, file in zip(texts, tokenise(texts, vocabulary), strict=True):
         tokens = sum(file.tokens)
-        findings.cache_bytes += tokens * id_dtype(vocabulary).itemsize
-        findings.cache_bytes += sum(file.lines) * LENGTH_BYTES
         # The `</s>` behind each sentence is no piece of it.
         pieces[text.language] += tokens - sum(file.sentences)
         ids = sum(int((shard.ids == vocabulary.unk_id).sum()) for shard in file)
@@ -339,55 +206,37 @@ def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findi
         findings.unknown_rate[code] = unknown[code] / max(pieces[code], 1)
 
 
-# --- How much of it a run would read --------------------------------------------------------------
-
-
-def _text_sizes(
-    texts: Sequence[Text], vocabulary: Vocabulary, length: int
-) -> dict[str, dict[str, Any]]:
-    """{language: sentences, tokens and rows} of a run on the texts."""
-    # As the rows of a run: in layout "xlm" the `</s>`
-    # before a text opens it, and no column is needed.
-    bos = vocabulary.bos_id != vocabulary.eos_id
+def _table(
+    reader: Preprocessor,
+    files: Sequence[Text] | Sequence[Pair],
+    vocabulary: Vocabulary,
+    findings: Findings,
+    sampling: Sampling,
+    batch: int,
+    length: int,
+) -> list[dict[str, Any]]:
+    """The sampling table of a run of one objective; what no row has room for is a finding."""
+    plan = RowPlan(reader, length, vocabulary)
     sizes = {}
-    for language in sorted({text.language for text in texts}):
-        of_language = [text for text in texts if text.language == language]
-        # The ids of a block begin with a `</s>`, hence 1.
-        records = text_blocks(of_language, vocabulary).each()
-        sizes[language] = _total(stream_rows(block, 1, length, bos=bos) for block in records)
-    return sizes
-
-
-def _pair_sizes(
-    pairs: Sequence[Pair], vocabulary: Vocabulary, findings: Findings, length: int, max_pieces: int
-) -> dict[str, dict[str, Any]]:
-    """{pair of languages: sentences, tokens and rows} of a run on the pairs; pairs that no row has
-    room for are a finding."""
-    sizes = {}
-    for languages in sorted({pair.languages for pair in pairs}):
-        # All files of two languages together, as a run reads them.
-        of_languages = [pair for pair in pairs if pair.languages == languages]
-        text = pair_blocks(of_languages, vocabulary)
-        rows = [
-            pair_rows(block, side_bases(block), length, max_pieces=max_pieces)
-            for block in text.each()
-        ]
-        sizes[text.name] = _total(rows)
-        # Lines empty on a side have a finding of their own and are not counted again.
-        left_out = sum((of_block.left_out for of_block in rows), LeftOut())
+    for languages in sorted({file.languages for file in files}):
+        # All files of a language or pair together, as a run reads them.
+        of_languages: list[Any] = [file for file in files if file.languages == languages]
+        read = text_blocks if reader.sides == 1 else pair_blocks
+        text = read(of_languages, vocabulary)
+        rows = plan.open(text)
+        left_out = rows.left_out
         if left_out.left:
             severity = "error" if left_out.left == left_out.pairs else "note"
             message = (
-                f"{left_out.left:,} of {left_out.pairs:,} {text.name} pairs are longer than"
-                f" {max_pieces} pieces a side or {length} tokens and are left out"
+                f"{left_out.left:,} of {left_out.pairs:,} {text.name} lines fit no row of"
+                f" {length} tokens and are left out"
             )
-            findings.add(severity, of_languages[0].first.path, None, message)
-    return sizes
-
-
-def _total(rows: Iterable[Rows]) -> dict[str, Any]:
-    """The sizes of all blocks of a text."""
-    total: Counter[str] = Counter()
-    for of_block in rows:
-        total.update(of_block.sizes)
-    return dict(total)
+            findings.add(severity, of_languages[0].sides[0].path, None, message)
+        # Epochs are a division by rows. A run refuses such text, and the check has said why.
+        if rows.count:
+            sizes[text.name] = rows.sizes
+    if not sizes:
+        return []
+    unit = "tokens" if sampling.counts == "tokens" else "sentences"
+    shares = sampling.shares({name: size[unit] for name, size in sizes.items()})
+    return sampling_table(sizes, shares, rows_per_step=batch)

@@ -8,12 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.overlap import Overlap
 from xlingjax.data.sampling import format_table
-from xlingjax.data.store.entries import cache_root
 
-READ_SHOWN = 20
-"""Files of which is said what was read."""
 SHOWN = {"error": 50, "warning": 50, "note": 20}
 """Severities, the worst first, and how many findings of each are printed."""
 
@@ -44,13 +40,8 @@ class Findings:
     items: list[Finding] = field(default_factory=list)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     unknown_rate: dict[str, float] = field(default_factory=dict)
-    read: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """What was read: {file: (as what, lines)}; a file of pairs once."""
-    languages: set[str] = field(default_factory=set)
-    """Of what was read."""
-    overlap: Overlap = field(default_factory=lambda: Overlap(()))
-    """Of the text with what is held out."""
-    cache_bytes: int = 0
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(file, language) -> lines, of what was read."""
     steps: int | None = None
 
     @property
@@ -64,11 +55,9 @@ class Findings:
             self.items.append(finding)
 
     def text(self) -> str:
-        """For the terminal: files, findings, worst first, then tokens and epochs per language,
-        unknown pieces, cache size."""
-        lines = self._files()
-        if self.items:
-            lines.append("")
+        """For the terminal: findings, worst first, then tokens and epochs per language, unknown
+        pieces, what was read."""
+        lines = []
         for severity, most in SHOWN.items():
             items = [item for item in self.items if item.severity == severity]
             lines += [item.text() for item in items[:most]]
@@ -79,31 +68,17 @@ class Findings:
         if self.unknown_rate:
             rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
             lines += ["", f"unknown pieces: {rates}"]
-        if self.tables:
-            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_root()}")
-        lines += ["", self._total(), self._counts()]
-        return "\n".join(lines).strip()
-
-    def _files(self) -> list[str]:
-        """ "read a.de.txt: de, a line per sentence, UTF-8, 8 lines" of the first files."""
-        shown = [
-            f"read {path}: {what}, {counted_lines(lines)}"
-            for path, (what, lines) in list(self.read.items())[:READ_SHOWN]
-        ]
-        if len(self.read) > READ_SHOWN:
-            shown.append(f"... and {len(self.read) - READ_SHOWN:,} more files")
-        return shown
-
-    def _total(self) -> str:
-        """What was read of all files together."""
-        lines = sum(lines for _, lines in self.read.values())
-        codes = ", ".join(sorted(self.languages)) or "no language"
-        return f"read {_counted(len(self.read), 'file')}, {counted_lines(lines)}, in {codes}"
-
-    def _counts(self) -> str:
-        """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""
+        languages = ", ".join(sorted({language for _, language in self.lines}))
+        read = f"read {counted_lines(sum(self.lines.values()))} in {languages or 'no language'}"
         counts = Counter(item.severity for item in self.items)
-        return ", ".join(_counted(counts[severity], severity) for severity in SHOWN)
+        return "\n".join(
+            [
+                *lines,
+                "",
+                read,
+                ", ".join(_counted(counts[severity], severity) for severity in SHOWN),
+            ]
+        ).strip()
 
 
 def counted_lines(lines: int | Sequence[int]) -> str:

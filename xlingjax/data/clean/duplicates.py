@@ -12,14 +12,10 @@ import functools
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
 
 import numpy as np
 
 from xlingjax.runtime.packages import package
-
-Position = tuple[int, int, int]
-"""Of a text in the corpus: the number of its part, those of its first and last line in it."""
 
 PERMUTATIONS = 64
 BANDS = 8
@@ -78,21 +74,26 @@ def _permutations():
     return minhash(num_perm=PERMUTATIONS, scheme="affine32").permutations
 
 
-def band(signature: np.ndarray, number: int) -> bytes:
-    """The values of band `number`, with the number before them."""
+def near_later(signatures: np.ndarray, threshold: float) -> np.ndarray:
+    """Which of the texts, in their order, repeat an earlier one: bool [N] of signatures [N,
+    PERMUTATIONS]. Of texts that share a band each that is at least `threshold` similar, by its
+    signature, to an earlier one that stays in this band."""
+    later = np.zeros(len(signatures), bool)
     width = PERMUTATIONS // BANDS
-    values = signature[number * width : (number + 1) * width]
-    return bytes([number]) + values.tobytes()
-
-
-def near_later(texts: Sequence[tuple[Position, np.ndarray]], threshold: float) -> list[Position]:
-    """Of texts that share a band: each that is at least `threshold` similar, by its signature, to
-    an earlier one that stays in this band."""
-    kept: list[np.ndarray] = []
-    repetitions = []
-    for position, values in sorted(texts, key=lambda entry: entry[0]):
-        if kept and (np.stack(kept) == values).mean(axis=1).max() >= threshold:
-            repetitions.append(position)
-        else:
-            kept.append(values)
-    return repetitions
+    for begin in range(0, PERMUTATIONS, width):
+        band = signatures[:, begin : begin + width]
+        _, group, counts = np.unique(band, axis=0, return_inverse=True, return_counts=True)
+        # Almost every band is of one text alone.
+        group = group.reshape(-1)
+        shared = np.flatnonzero(counts[group] > 1)
+        shared = shared[np.argsort(group[shared], kind="stable")]
+        starts = np.flatnonzero(np.diff(group[shared], prepend=-1))
+        for rows in np.split(shared, starts[1:]):
+            kept: list[np.ndarray] = []
+            for row in rows:
+                values = signatures[row]
+                if kept and (np.stack(kept) == values).mean(axis=1).max() >= threshold:
+                    later[row] = True
+                else:
+                    kept.append(values)
+    return later

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.clean.wikipedia import wikipedia_language
 from xlingjax.data.text.files import content_hash
-from xlingjax.data.text.names import CODE
 from xlingjax.data.text.sources import expand, find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
@@ -50,19 +48,15 @@ class Part:
         """Of what is read, whatever its path."""
         if isinstance(self.source, Path):
             keys = [content_hash(self.source)]
-        elif isinstance(self.source, Pair):
-            keys = [side.key for side in self.source.sides]
         else:
-            keys = [self.source.key]
+            keys = [side.key for side in self.source.sides]
         text = json.dumps([self.number, self.name, self.index, *keys])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def shown(self) -> str:
         if isinstance(self.source, Path):
             return str(self.source)
-        if isinstance(self.source, Pair):
-            return " ".join(str(side.path) for side in self.source.sides)
-        return str(self.source.path)
+        return " ".join(str(side.path) for side in self.source.sides)
 
 
 def find_parts(
@@ -81,10 +75,7 @@ def find_parts(
     if parallel:
         for pair in find_pairs(parallel):
             if not pair.translates:
-                raise UserError(
-                    f"{pair.first.path}: two texts of one language are no translations, and are"
-                    " not cleaned as such; leave them out"
-                )
+                raise UserError(f"{pair.first.path}: two texts of one language; leave them out")
             sources.append((pair.languages, str(pair.first.path), pair))
     if not sources:
         raise UserError("nothing to clean; give --mono, --parallel or --wikipedia")
@@ -92,18 +83,7 @@ def find_parts(
     parts = []
     counts: dict[str, int] = {}
     for number, (languages, _, source) in enumerate(sources):
-        for code in languages:
-            _require_code(code)
         part = Part(number, source, languages, counts.get("-".join(languages), 0))
         counts[part.name] = part.index + 1
         parts.append(part)
     return parts
-
-
-def _require_code(language: str) -> None:
-    """Raises UserError where a language, as a table names it, cannot be part of a file name."""
-    if not re.fullmatch(rf"{CODE}(?:-[A-Za-z]+)*", language):
-        raise UserError(
-            f"language {language!r} of a table is no code; write one before the pattern, like"
-            " de=FILE"
-        )

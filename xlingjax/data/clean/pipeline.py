@@ -8,11 +8,7 @@ is finished, and a cleaning that was interrupted goes on from it.
 from __future__ import annotations
 
 import functools
-import io
-import json
-import os
-import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.clean import duplicates
-from xlingjax.data.clean.duplicates import Position
 from xlingjax.data.clean.lines import Line, clean_lines
 from xlingjax.data.clean.models import limits
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.errors import UserError
+from xlingjax.runtime import records
+from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.quiet import quiet_stderr
+from xlingjax.runtime.records import read_npy
 
 Numbered = tuple[int, Line]
 """A line and its number in the part, from 0, those that end documents not counted."""
@@ -112,47 +110,6 @@ class Work:
                 path.unlink()
                 raise UserError(message)
 
-    def drop(
-        self, step: str, keys: Callable, repetitions: Callable, parts: Sequence[Part], rounds: int
-    ) -> None:
-        """`keys(work, part, round)` gives (key, value), and `repetitions(work, values of a key)`
-        the positions that the step leaves out."""
-        finished = self.folder / f"{step}.json"
-        if finished.exists():
-            return
-        write = functools.partial(_write_dropped, self, step)
-        if self.options is None:
-            dropped: dict[int, list[Position]] = defaultdict(list)
-            # A language and a round at a time, which is what has to fit memory.
-            for name in sorted({part.name for part in parts}):
-                of_name = [part for part in parts if part.name == name]
-                for number in range(rounds):
-                    values: dict[bytes, list] = defaultdict(list)
-                    for part in of_name:
-                        for key, value in keys(self, part, number):
-                            values[key].append(value)
-                    for group in values.values():
-                        for position in repetitions(self, group):
-                            dropped[position[0]].append(position)
-            for item in dropped.items():
-                write(item)
-        else:
-            beam = _beam()
-            with quiet_stderr(), beam.Pipeline(options=self.options) as pipeline:
-                _ = (
-                    pipeline
-                    | beam.Create([(part, number) for part in parts for number in range(rounds)])
-                    | beam.Reshuffle()
-                    | "keys" >> beam.FlatMap(functools.partial(_call, keys, self))
-                    | "by key" >> beam.GroupByKey()
-                    | "values" >> beam.Values()
-                    | "repetitions" >> beam.FlatMap(functools.partial(repetitions, self))
-                    | "parts" >> beam.Map(_with_part)
-                    | "by part" >> beam.GroupByKey()
-                    | "write" >> beam.Map(write)
-                )
-        write_record(finished, {})
-
 
 def _beam() -> ModuleType:
     # It warns of clients of Google's that nothing here needs.
@@ -162,20 +119,12 @@ def _beam() -> ModuleType:
 
 
 def _keep_error(work: Work, function: Callable[[Part], None], part: Part) -> None:
-    """A UserError is left in a file: Beam would show it within a traceback, and start the part
+    """An error of a file is left in one: Beam would show it within a traceback, and start the part
     again."""
     try:
         function(part)
-    except UserError as error:
+    except (UserError, OSError) as error:
         _write_whole(work.file("errors", part.number, ".txt"), [str(error).encode()])
-
-
-def _call(function: Callable, work: Work, arguments: tuple) -> Any:
-    return function(work, *arguments)
-
-
-def _with_part(position: Position) -> tuple[int, Position]:
-    return position[0], position
 
 
 # --- The steps ------------------------------------------------------------------------------------
@@ -193,11 +142,12 @@ def run_steps(
     work.each(functools.partial(_write_lines, work), parts)
     if settings.exact:
         tell("repetitions")
-        work.drop("exact", _exact_keys, _exact_repetitions, parts, 1)
+        work.each(functools.partial(_write_keys, work), parts)
+        _drop(work, "exact", parts)
     if settings.near is not None:
         tell("near repetitions")
         work.each(functools.partial(_write_signatures, work), parts)
-        work.drop("near", _near_keys, _near_repetitions, parts, duplicates.BANDS)
+        _drop(work, "near", parts)
     ranges: dict[str, list[tuple[float, float]]] = {}
     if settings.language_models:
         tell("perplexities")
@@ -227,16 +177,16 @@ def _write_lines(work: Work, part: Part) -> None:
         write_record(record, dict(counts))
 
 
-def _exact_keys(work: Work, part: Part, _: int) -> Iterator[tuple[bytes, Position]]:
+def _write_keys(work: Work, part: Part) -> None:
+    """Those of its lines."""
+    path = work.file("keys", part.number, ".npy")
+    if path.exists():
+        return
+    keys = []
     for document in work.documents(part, "exact"):
-        for number, line in document:
-            key = duplicates.pair_key(*line) if part.is_pair else duplicates.key_of(line[0])
-            # Texts repeat each other within a language or pair alone.
-            yield f"{part.name} ".encode() + key, (part.number, number, number)
-
-
-def _exact_repetitions(_: Work, positions: Iterable[Position]) -> list[Position]:
-    return sorted(positions)[1:]
+        for _, line in document:
+            keys.append(duplicates.pair_key(*line) if part.is_pair else duplicates.key_of(line[0]))
+    _write_array(path, np.frombuffer(b"".join(keys), "V16"))
 
 
 def _write_signatures(work: Work, part: Part) -> None:
@@ -251,27 +201,32 @@ def _write_signatures(work: Work, part: Part) -> None:
     _write_array(path, np.array(rows, np.uint64).reshape(-1, duplicates.PERMUTATIONS + 2))
 
 
-def _near_keys(work: Work, part: Part, band: int) -> Iterator[tuple[bytes, tuple[Position, bytes]]]:
-    for row in read_array(work.file("signatures", part.number, ".npy")):
-        values = row[2:].astype(np.uint32)
-        key = f"{part.name} ".encode() + duplicates.band(values, band)
-        yield key, ((part.number, int(row[0]), int(row[1])), values.tobytes())
-
-
-def _near_repetitions(work: Work, values: Iterable[tuple[Position, bytes]]) -> list[Position]:
-    values = list(values)
-    # Almost every band is of one text alone.
-    if len(values) == 1:
-        return []
-    texts = [(position, np.frombuffer(signature, np.uint32)) for position, signature in values]
-    assert work.settings.near is not None
-    return duplicates.near_later(texts, work.settings.near)
-
-
-def _write_dropped(work: Work, step: str, of_part: tuple[int, Iterable[Position]]) -> None:
-    number, positions = of_part
-    lines = {line for _, first, last in positions for line in range(first, last + 1)}
-    _write_array(work.file(step, number, ".npy"), np.array(sorted(lines), np.int64))
+def _drop(work: Work, step: str, parts: Sequence[Part]) -> None:
+    """Writes which lines of each part repeat earlier ones, by this process. Texts repeat each other
+    within a language or pair alone, whose keys or signatures have to fit memory."""
+    finished = work.folder / f"{step}.json"
+    if finished.exists():
+        return
+    for name in sorted({part.name for part in parts}):
+        of_name = [part for part in parts if part.name == name]
+        if step == "exact":
+            arrays = [read_array(work.file("keys", part.number, ".npy")) for part in of_name]
+            _, first = np.unique(np.concatenate(arrays), return_index=True)
+            later = np.ones(sum(map(len, arrays)), bool)
+            later[first] = False
+            ranges = [np.stack([np.arange(len(array))] * 2, axis=1) for array in arrays]
+        else:
+            arrays = [read_array(work.file("signatures", part.number, ".npy")) for part in of_name]
+            values = np.concatenate([array[:, 2:].astype(np.uint32) for array in arrays])
+            assert work.settings.near is not None
+            later = duplicates.near_later(values, work.settings.near)
+            ranges = [array[:, :2].astype(np.int64) for array in arrays]
+        ends = np.cumsum([len(array) for array in arrays])[:-1]
+        for part, units, dropped in zip(of_name, ranges, np.split(later, ends), strict=True):
+            lines = [np.arange(begin, end + 1) for begin, end in units[dropped].tolist()]
+            content = np.concatenate([np.zeros(0, np.int64), *lines])
+            _write_array(work.file(step, part.number, ".npy"), content)
+    write_record(finished, {})
 
 
 def _perplexities(work: Work, part: Part) -> Path:
@@ -331,55 +286,31 @@ def _write_output(work: Work, ranges: Ranges, part: Part) -> None:
 
 # --- Files ----------------------------------------------------------------------------------------
 
+_REMEDY = "remove it with its folder, and start again: it is made anew"
+
 
 def _write_whole(path: Path, pieces: Iterable[bytes]) -> None:
-    """Raises UserError where it cannot be written."""
-    # A name of its own: runners may start a part twice at the same time.
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial, "wb") as file:
-            file.writelines(pieces)
-        os.replace(partial, path)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; make room, then go on"
-        ) from None
-    finally:
-        partial.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced(path) as file:
+        file.writelines(pieces)
 
 
 def _write_array(path: Path, values: np.ndarray) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, values)
-    _write_whole(path, [buffer.getvalue()])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced(path) as file:
+        np.save(file, values)
 
 
 def write_record(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    _write_whole(path, [text.encode()])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, value)
 
 
 def read_array(path: Path) -> np.ndarray:
     """Raises UserError: damaged."""
-    try:
-        return np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path, error) from None
+    return read_npy(path, _REMEDY)
 
 
 def read_record(path: Path) -> Any:
     """Raises UserError: damaged."""
-    try:
-        value = json.loads(path.read_bytes())
-        if not isinstance(value, dict):
-            raise ValueError("no table")
-        return value
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> UserError:
-    return UserError(
-        f"{path} is damaged ({error}): remove it with its folder, and start again: it is made anew"
-    )
+    return records.read_record(path, dict, _REMEDY)

@@ -7,7 +7,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,44 +68,33 @@ def paired(
 ) -> Pairs:
     """The partner of each of `records` among `pivot`: one file translates the other.
 
-    Questions are paired by id. Texts by line where line n translates line n; else by the text that
-    was translated, where a file holds it (XTREME's five columns): letters and digits alone are
-    compared, and of equal texts those of the same label, in their order. Tagged sentences by line.
-    name: the task's; there: the pivot's language and place, for messages. Raises UserError where
-    more than `MOST_UNPAIRED` have no partner.
+    Questions are paired by id. Texts by the text that was translated, where a file holds it
+    (XTREME's five columns): letters and digits alone are compared, and of equal texts those of the
+    same label, in their order. All others by line. name: the task's; there: the pivot's language
+    and place, for messages. Raises UserError where more than `MOST_UNPAIRED` have no partner.
     """
+    by = "line"
     if isinstance(records[0], Question):
-        pairs = _by_id(records, pivot)
-    else:
-        keys = _texts(records, pivot)
-        if keys is None:
-            require_parallel(name, records, pivot, language, there)
-            return Pairs(range(len(records)), "line")
-        own, others = keys
-        agree = _lines_agree(records, pivot)
-        if agree and own == others:
-            return Pairs(range(len(records)), "line")
-        pairs = _by_text(own, others, records, pivot)
-        too_many = pairs.unpaired > MOST_UNPAIRED * len(records)
-        # Of other texts, as an edition with other tokens, labels in one order tell as much, unless
-        # what is known by its text stands in other lines: then they agree by chance.
-        labelled = agree and records[0].label is not None
-        if too_many and labelled and not _in_other_lines(pairs):
-            return Pairs(range(len(records)), "line")
+        by = "id"
+        own, ids = _ids(records), _ids(pivot)
+        # TyDiQA's shortened ids come many times, and tell nothing.
+        often = Counter(ids)
+        others = [id_ if often[id_] == 1 else None for id_ in ids]
+    elif isinstance(records[0], Example) and (records[0].original or pivot[0].original):
+        own, others = _texts(records, pivot)
+        if own != others:
+            by = "original text"
+    if by == "line":
+        require_parallel(name, records, pivot, language, there)
+        return Pairs(range(len(records)), by)
+    pairs = Pairs(_partners(own, others), by)
     if pairs.unpaired > MOST_UNPAIRED * len(records):
         raise UserError(
             f"{name}: {pairs.unpaired:,} of {len(records):,} examples in {language!r} have no"
-            f" partner by {pairs.by} in {there}, and at most {MOST_UNPAIRED:.0%} may be left out:"
+            f" partner by {by} in {there}, and at most {MOST_UNPAIRED:.0%} may be left out:"
             " get both files from one release"
         )
     return pairs
-
-
-def _in_other_lines(pairs: Pairs) -> bool:
-    """Whether most of those that have a partner have it in another line."""
-    found = [(row, partner) for row, partner in enumerate(pairs.partners) if partner is not None]
-    moved = sum(row != partner for row, partner in found)
-    return 2 * moved > len(found)
 
 
 def _labels_agree(first: Any, second: Any) -> bool:
@@ -114,59 +103,42 @@ def _labels_agree(first: Any, second: Any) -> bool:
     return None in labels or labels[0] == labels[1]
 
 
-def _lines_agree(records: Sequence[Any], pivot: Sequence[Any]) -> bool:
-    if len(records) != len(pivot):
-        return False
-    return all(map(_labels_agree, records, pivot))
-
-
-# ---- by id ---------------------------------------------------------------------------------------
-
-
-def _by_id(records: Sequence[Question], pivot: Sequence[Question]) -> Pairs:
-    ids = [_key(question) for question in pivot]
-    often = Counter(ids)
-    rows = {key: row for row, key in enumerate(ids)}
+def _partners(own: Sequence[Hashable], others: Sequence[Hashable]) -> list[int | None]:
+    """The row among `others` of each key. Of equal keys the first beside the first; the last one
+    beside all that are left."""
+    rows: dict[Hashable, list[int]] = {}
+    for row, key in enumerate(others):
+        rows.setdefault(key, []).append(row)
+    taken: Counter[Hashable] = Counter()
     partners = []
-    for question in records:
-        key = _key(question)
-        # TyDiQA's shortened ids come many times, and tell nothing.
-        partners.append(rows[key] if often[key] == 1 else None)
-    return Pairs(partners, "id")
+    for key in own:
+        fitting = rows.get(key)
+        partners.append(fitting[min(taken[key], len(fitting) - 1)] if fitting else None)
+        taken[key] += 1
+    return partners
 
 
-def _key(question: Question) -> str:
-    return question.key or question.id
-
-
-# ---- by text -------------------------------------------------------------------------------------
+def _ids(records: Sequence[Question]) -> list[str]:
+    return [question.key or question.id for question in records]
 
 
 def _texts(
-    records: Sequence[Any], pivot: Sequence[Any]
-) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]] | None:
-    """What both files have of one text, row by row; None: neither holds the other's."""
-    if not isinstance(records[0], Example):
-        return None
-    if records[0].original:
-        return _originals(records), _own(pivot)
-    if pivot[0].original:
-        return _own(records), _originals(pivot)
-    return None
-
-
-def _own(records: Sequence[Example]) -> list[tuple[str, ...]]:
-    keys = []
-    for record in records:
-        texts = [record.premise]
-        if record.hypothesis is not None:
-            texts.append(record.hypothesis)
-        keys.append(tuple(map(_letters, texts)))
-    return keys
-
-
-def _originals(records: Sequence[Example]) -> list[tuple[str, ...]]:
-    return [tuple(map(_letters, record.original)) for record in records]
+    records: Sequence[Example], pivot: Sequence[Example]
+) -> tuple[list[Hashable], list[Hashable]]:
+    """What both files have of one text, and its label where both have labels."""
+    labelled = all(one.label is not None for one in (*records, *pivot))
+    sides = []
+    for side, holds_original in (
+        (records, bool(records[0].original)),
+        (pivot, not records[0].original),
+    ):
+        keys: list[Hashable] = []
+        for one in side:
+            texts = one.original if holds_original else (one.premise, one.hypothesis)
+            letters = tuple(_letters(text) for text in texts if text is not None)
+            keys.append((letters, one.label if labelled else None))
+        sides.append(keys)
+    return sides[0], sides[1]
 
 
 _MARKS = re.compile(r"[\W_]+")
@@ -176,35 +148,6 @@ _MARKS = re.compile(r"[\W_]+")
 @functools.lru_cache(maxsize=1024)
 def _letters(text: str) -> str:
     """Its letters and digits, small: what tokenising, quoting and spaces leave as it is."""
-    if text.isascii():
-        folded = text.lower()
-    else:
-        folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFKC", text).casefold()
     # A text of marks alone is what it is.
     return _MARKS.sub("", folded) or text
-
-
-def _by_text(
-    keys: Sequence[tuple[str, ...]],
-    others: Sequence[tuple[str, ...]],
-    records: Sequence[Example],
-    pivot: Sequence[Example],
-) -> Pairs:
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for row, key in enumerate(others):
-        rows.setdefault(key, []).append(row)
-    taken: Counter[tuple[tuple[str, ...], str | None]] = Counter()
-    partners: list[int | None] = []
-    for record, key in zip(records, keys, strict=True):
-        fitting = []
-        for row in rows.get(key, ()):
-            if _labels_agree(record, pivot[row]):
-                fitting.append(row)
-        if not fitting:
-            partners.append(None)
-            continue
-        # Of equal texts the first beside the first; the last one beside all that are left.
-        nth = taken[key, record.label]
-        partners.append(fitting[min(nth, len(fitting) - 1)])
-        taken[key, record.label] += 1
-    return Pairs(partners, "original text")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Bitext, SourceTarget, existing
@@ -64,41 +64,33 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
     file, `foreign id TAB English id` (test sets have none)."""
     sides = []
     for path in paths[:2]:
-        sentences = {}
-        for number, line in _lines(path):
-            id_, tab, text = line.partition("\t")
-            if not tab or not id_.strip() or not text.strip():
-                raise UserError(
-                    f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence"
-                )
+        sentences: dict[str, str] = {}
+        for where, (id_, text) in _columns(path):
             if id_ in sentences:
-                raise UserError(f"{path}, line {number}: the id {id_!r} comes twice")
-            sentences[id_] = text.strip()
+                raise UserError(f"{where}: the id {id_!r} comes twice")
+            sentences[id_] = text
         sides.append(sentences)
     foreign, english = sides
     gold = None
     if len(paths) > 2:
-        gold = _gold_of_bucc(paths, sides)
-    return [Bitext(tuple(foreign.items()), tuple(english.items()), gold)]
+        gold = set()
+        for where, pair in _columns(paths[2]):
+            # Columns in the other order would otherwise give a score of 0 and no error.
+            for id_, side, file in zip(pair, sides, paths[:2], strict=True):
+                if id_ not in side:
+                    raise UserError(f"{where}: no sentence {id_!r} in {file}")
+            gold.add(pair)
+    return [Bitext(tuple(foreign.items()), tuple(english.items()), gold and frozenset(gold))]
 
 
-def _gold_of_bucc(
-    paths: Sequence[Path], sides: Sequence[Mapping[str, str]]
-) -> frozenset[tuple[str, str]]:
-    path = paths[2]
-    gold = set()
+def _columns(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """(where it stands, its two columns) of each line."""
     for number, line in _lines(path):
-        pair = tuple(map(str.strip, line.split("\t")))
-        if len(pair) != 2:
-            raise UserError(
-                f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB English id"
-            )
-        # Columns in the other order would otherwise give a score of 0 and no error.
-        for id_, side, file in zip(pair, sides, paths[:2], strict=True):
-            if id_ not in side:
-                raise UserError(f"{path}, line {number}: no sentence {id_!r} in {file}")
-        gold.add(pair)
-    return frozenset(gold)
+        where = f"{path}, line {number}"
+        first, _, second = line.partition("\t")
+        if not first.strip() or not second.strip():
+            raise UserError(f"{where}: {line[:60]!r} is not two columns with a tab between")
+        yield where, (first.strip(), second.strip())
 
 
 def _permutation(path: Path, count: int) -> list[int]:
@@ -109,9 +101,7 @@ def _permutation(path: Path, count: int) -> list[int]:
             raise UserError(f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}")
         rows.append(int(line))
     if len(rows) != count:
-        raise UserError(
-            f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each"
-        )
+        raise UserError(f"{path}: {len(rows)} rows for {count} English lines")
     return rows
 
 
@@ -126,10 +116,7 @@ def _texts(path: Path) -> list[tuple[int, str]]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    lines = []
-    for number, line in read_lines(existing(path)):
-        if line.strip():
-            lines.append((number, line))
+    lines = [(number, line) for number, line in read_lines(existing(path)) if line.strip()]
     if not lines:
         raise UserError(f"{path}: the file is empty")
     return lines

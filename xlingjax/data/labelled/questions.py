@@ -3,6 +3,7 @@ passages."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,20 +53,14 @@ def read_squad(
                 found[question.id] = question
     if not found:
         raise UserError(f"{path}: no questions in this file")
-    if not translated:
-        _require_answers(path, list(found.values()))
-    return list(found.values())
-
-
-def _require_answers(path: Path, questions: Sequence[Question]) -> None:
-    """Raises UserError where some of the questions have no answer. (A test set may have none.)"""
-    without = [question.id for question in questions if not question.answers]
-    if 0 < len(without) < len(questions):
+    # A test set may have none.
+    without = [question.id for question in found.values() if not question.answers]
+    if not translated and 0 < len(without) < len(found):
         raise UserError(
-            f"{path}: {len(without):,} of {len(questions):,} questions are without an answer, the"
-            f" first is {without[0]} (SQuAD 2.0's is_impossible); answers are spans here, as in"
-            " SQuAD 1.1: remove these questions"
+            f"{path}: {len(without):,} of {len(found):,} questions are without an answer, the first"
+            f" is {without[0]}: answers are spans, as in SQuAD 1.1; remove these questions"
         )
+    return list(found.values())
 
 
 def checked_question(
@@ -73,33 +68,30 @@ def checked_question(
 ) -> Question:
     """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
     `read_squad`. Raises UserError as it does."""
-    id_ = str(_value(qa, "id", ""))
+    id_ = str(_value(qa, "id") or "")
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")
     question = _text(qa, "question", path, f"question {id_}", translated)
     where = f"{path}, question {id_}"
     answers = []
     starts = []
-    # Test sets lack the list, or have null for it.
     for answer in _answers(qa, where):
         text = _value(answer, "text")
         start = _value(answer, "answer_start")
-        if translated and isinstance(answer, dict):
-            is_lost = not question or text is None or start is None
-            if is_lost:
-                continue
+        if translated and isinstance(answer, dict) and (not question or None in (text, start)):
+            continue
         if not isinstance(text, str) or not isinstance(start, int):
             raise UserError(f"{where}: an answer is not an object with a text and an answer_start")
         if not text or translated and not text.strip():
             continue
         # A negative start would count from the end.
-        stands = ""
-        if start >= 0:
-            stands = context[start : start + len(text)]
-        if stands != text:
+        if start < 0 or not context.startswith(text, start):
             if translated:
                 continue
-            raise _misplaced(where, context, text, start, stands)
+            raise UserError(
+                f"{where}: the answer {text!r} is not in its context at character {start}; fetch"
+                " the file again, or remove the question"
+            )
         answers.append(text)
         starts.append(start)
     return Question(id_, question, context, tuple(answers), tuple(starts))
@@ -109,47 +101,30 @@ def _answers(qa: dict, where: str) -> list:
     answers = qa.get("answers")
     # As `datasets` writes them: a list of texts beside one of starts.
     if isinstance(answers, dict):
-        texts = answers.get("text")
-        starts = answers.get("answer_start")
-        are_lists = isinstance(texts, list) and isinstance(starts, list)
-        if are_lists and len(texts) == len(starts):
-            return [
+        columns = [answers.get("text"), answers.get("answer_start")]
+        if all(isinstance(column, list) for column in columns):
+            answers = [
                 {"text": text, "answer_start": start}
-                for text, start in zip(texts, starts, strict=True)
+                for text, start in itertools.zip_longest(*columns)
             ]
+    # Test sets lack the list, or have null for it.
     if answers is not None and not isinstance(answers, list):
         raise UserError(f"{where}: answers are no list of objects with a text and an answer_start")
     return answers or []
-
-
-def _misplaced(where: str, context: str, answer: str, start: int, stands: str) -> UserError:
-    other = context.find(answer)
-    remedy = f"it stands at {other}"
-    if other < 0:
-        remedy = "it stands nowhere in the context"
-    return UserError(
-        f"{where}: the answer {answer!r} is not in its context at character {start},"
-        f" where {stands!r} stands; {remedy}"
-    )
 
 
 def _loaded(path: Path) -> Any:
     try:
         return parse_json("\n".join(line for _, line in read_lines(path)), str(path))
     except ValueError as error:
-        if str(error).startswith("Extra data: line 2"):
-            raise UserError(
-                f"{path}: JSON lines, not SQuAD's one object: write it with data, paragraphs and"
-                " qas"
-            ) from None
-        raise UserError(f"{path}: not JSON ({error}); fetch the file again") from None
+        raise UserError(
+            f"{path}: not SQuAD's one JSON object with data, paragraphs and qas ({error})"
+        ) from None
 
 
-def _value(record: Any, name: str, default: Any = None) -> Any:
-    """`default` also where `record` is no JSON object."""
-    if not isinstance(record, dict):
-        return default
-    return record.get(name, default)
+def _value(record: Any, name: str) -> Any:
+    """None also where `record` is no JSON object."""
+    return record.get(name) if isinstance(record, dict) else None
 
 
 def _field(record: Any, name: str, path: Path, what: str) -> list:
@@ -164,8 +139,8 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
 def _text(record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False) -> str:
     value = _value(record, name)
     if may_be_lost and isinstance(record, dict) and name in record:
-        is_blank = value is None or not str(value).strip()
-        if is_blank:
+        value = value or ""
+        if not str(value).strip():
             return ""
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{path}, {what}: no text {name!r}")

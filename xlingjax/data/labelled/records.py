@@ -99,17 +99,22 @@ def is_lost(record: Any) -> bool:
 def learnable(records: Sequence[Any]) -> list[Any]:
     """Of a translated set what can be learnt: without lost texts and without questions that have no
     answer."""
-    kept = []
-    for record in records:
-        has_answer = not isinstance(record, Question) or record.answers
-        if has_answer and not is_lost(record):
-            kept.append(record)
-    return kept
+    return [
+        record for record in records if not is_lost(record) and getattr(record, "answers", True)
+    ]
 
 
-def existing(path: str | Path, hint: str = "fetch it, or name the folder it lies in") -> Path:
+def existing(path: str | Path) -> Path:
     """The path, if a file is there. Raises UserError."""
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"missing file: {path}; {hint}")
+        raise UserError(f"missing file: {path}; fetch it, or name the folder it lies in")
     return path
+
+
+def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
+    """The label or tag, if it is one of `labels` (none: any). Raises UserError beginning with
+    `where`."""
+    if labels and label not in labels:
+        raise UserError(f"{where}: unknown label {label!r}, expected one of {', '.join(labels)}")
+    return label

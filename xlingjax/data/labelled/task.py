@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.records import GOLD, learnable
-from xlingjax.data.labelled.tfds import Prepared, data_dir, is_tfds
 from xlingjax.data.text.files import content_hash
 from xlingjax.errors import UserError
 
@@ -84,10 +83,13 @@ class Files:
         """What tells it from the other places of a split."""
         return " ".join(self.patterns)
 
+    def holds(self, language: str) -> bool:
+        return self.languages is None or language in self.languages
+
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
         """The paths of a language, whether or not they exist; None: it does not lie here, or no
         file fits a `*`."""
-        if self.languages is not None and language not in self.languages:
+        if not self.holds(language):
             return None
         codes = {"language": language}
         for pattern in self.patterns:
@@ -111,6 +113,9 @@ class Listed:
     by_language: Mapping[str, tuple[Path, ...]]
     read: Callable[..., Sequence[Any]]
     place: str = ""
+
+    def holds(self, language: str) -> bool:
+        return language in self.by_language
 
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
         return self.by_language.get(language)
@@ -147,9 +152,6 @@ class Task:
     `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
-    prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
-    """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written
-    tfds:DIR."""
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -166,23 +168,21 @@ class Task:
 class Found:
     """The files of one language."""
 
-    files: Files | Listed | Prepared
+    files: Files | Listed
     paths: tuple[Path, ...]
 
 
 def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
     """("dev", rows -> slice) of "dev[50%:]"; percentages are rounded to the next row, as TFDS does.
     Raises UserError for another notation."""
-    match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", split)
+    bound = r"(-?\d+|-?(?:100|\d{1,2})%)?"
+    match = re.fullmatch(rf"(\w+)(?:\[{bound}:{bound}\])?", split)
     if not match:
         raise UserError(
             f"split {split!r} is not a name, or a part as in 'dev[:50%]', 'dev[50%:]' or"
             " 'train[-400:]'"
         )
     name, begin, end = match.groups()
-    for bound in (begin, end):
-        if bound and bound.endswith("%") and abs(int(bound[:-1])) > 100:
-            raise UserError(f"split {split!r}: a percentage above 100")
 
     def rows(count: int) -> slice:
         return slice(_row(begin, count), _row(end, count))
@@ -208,21 +208,13 @@ def share_rows(first: str, second: str, count: int) -> bool:
 
 
 def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
-    """The first of the places of a split whose files all exist; None: there is none. folder: of the
-    files, or tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
+    """The first of the places of a split whose files all exist; None: there is none. Raises
+    UserError: no such folder, or a split that is written wrongly."""
     name, _ = part_of(split)
-    # TFDS's folders have its own layout, so a task has other places in them.
-    if is_tfds(folder):
-        folder = data_dir(folder)
-        places = task.prepared.get(name, ())
-        what = "that TensorFlow Datasets prepared its sets in (`tfds build NAME --data_dir DIR`)"
-    else:
-        folder = Path(folder)
-        places = task.files.get(name, ())
-        what = f"that holds the files of {task.suite}"
+    folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"no folder {folder}; give the folder {what}")
-    for files in places:
+        raise UserError(f"no folder {folder}; give the one that holds the files of {task.suite}")
+    for files in task.files.get(name, ()):
         paths = files.paths(folder, language)
         if paths and all(map(Path.is_file, paths)):
             return Found(files, paths)
@@ -257,10 +249,7 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     # A teacher labels translations, and official test sets keep their labels back.
     may_lack_gold = name == "test" or name.startswith("translate_")
     if not may_lack_gold and not any(map(_has_gold, records)):
-        raise UserError(
-            f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets"
-            " alone do not"
-        )
+        raise UserError(f"{found.paths[0]}: no labels; the {name} set needs them")
     if name == split:
         return records
     if KINDS[task.kind] == "Bitext":
@@ -290,10 +279,10 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
     if any(map(_has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
-    remedy = "leave it out"
-    if task.labels:
-        remedy = "`--strategy teacher`, which labels them, alone can use this file"
-    raise UserError(f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}")
+    raise UserError(
+        f"{path}: no labels to train {task.full_name} on in {language!r}; leave it out, or label it"
+        " by `--strategy teacher`"
+    )
 
 
 def _has_gold(record: Any) -> bool:
@@ -315,80 +304,37 @@ def read_languages(
     A language without files raises UserError, or with `allow_missing` is left out; if all are
     missing it raises all the same.
     """
-    if languages is None:
-        languages = task.languages
-    wanted = tuple(languages)
-    # Without `allow_missing` nothing is left out, so that `read` names the files that are missing.
-    present = wanted
-    if allow_missing:
-        present = [code for code in wanted if find(task, folder, split, code)]
-    if not present:
-        name, _ = part_of(split)
-        raise UserError(_missing(task, folder, name, wanted[0]))
-    return {language: read(task, folder, split, language) for language in present}
+    wanted = task.languages if languages is None else tuple(languages)
+    present = [code for code in wanted if find(task, folder, split, code)]
+    # Without `allow_missing` nothing is left out: `read` names the files that are missing.
+    kept = present if allow_missing and present else wanted
+    return {language: read(task, folder, split, language) for language in kept}
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
-    are any; of a set of TFDS of what describes it."""
-    root = Path(folder)
-    if is_tfds(folder):
-        root = data_dir(folder)
+    are any."""
     paths = set()
     for split, language in parts:
         found = find(task, folder, split, language)
         if found:
             paths.update(found.paths)
-    return {
-        # Relative, so that a benchmark that was moved is still the same.
-        str(path.relative_to(root)): content_hash(path)
-        for path in sorted(paths)
-    }
+    # Relative, so that a benchmark that was moved is still the same.
+    return {str(path.relative_to(folder)): content_hash(path) for path in sorted(paths)}
 
 
 def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """How the first file that differs does, by `hashes`; "": none does."""
+    """The first file that differs, by `hashes`; "": none does."""
     for name in sorted({*before, *now}):
-        if name not in before:
-            return f"{name} is new"
-        if name not in now:
-            return f"{name} is not read now"
-        if before[name] != now[name]:
-            return f"{name} was edited"
+        if before.get(name) != now.get(name):
+            return f"{name} was edited" if name in now else f"{name} is not read now"
     return ""
 
 
 def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
-    if is_tfds(folder):
-        return _unprepared(task, data_dir(folder), split, language)
-    folder = Path(folder)
-    places_of_split = task.files.get(split, ())
-    shown = []
-    for files in places_of_split:
-        paths = files.paths(folder, language)
-        if paths:
-            shown.append(" with ".join(str(path.relative_to(folder)) for path in paths))
-    if not shown:
-        # No path is made where nothing fits a `*`, or the language has no code.
-        shown = [" with ".join(files.patterns) for files in places_of_split]
-    places = " or ".join(dict.fromkeys(shown)) or "nothing: it has no such split"
+    places = [files.place for files in task.files.get(split, ()) if files.holds(language)]
     return (
-        f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places};"
-        " fetch them, or pass over languages without files with allow_missing"
+        f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for"
+        f" {' or '.join(places) or 'none, it has no such split'}; fetch them, or pass over"
+        " languages without files with allow_missing"
     )
-
-
-def _unprepared(task: Task, folder: Path, split: str, language: str) -> str:
-    message = f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}:"
-    sets = []
-    for prepared in task.prepared.get(split, ()):
-        if prepared.languages is None or language in prepared.languages:
-            sets.append(prepared)
-    if not sets:
-        return (
-            f"{message} TensorFlow Datasets has none that is read; give the folder of the official"
-            " files"
-        )
-    names = " or ".join(prepared.describe(language) for prepared in sets)
-    command = sets[0].command(folder, language)
-    return f"{message} looked for {names}; `{command}` downloads and prepares it"

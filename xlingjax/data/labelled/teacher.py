@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled.records import (
+    Example,
+    Question,
+    SourceTarget,
+    Tagged,
+    known_label,
+)
 from xlingjax.data.labelled.task import Task
-from xlingjax.data.labelled.text import known_label
-from xlingjax.data.labelled.words import known_tag
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import write_text
 
 _RECORDS = {
     "classification": Example,
@@ -32,15 +37,9 @@ def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
 
 def write_labelled(path: Path, records: Sequence[Any]) -> None:
     """One record of `data/labelled/records.py` a line, as JSON."""
-    lines = []
-    for record in records:
-        lines.append(json.dumps(asdict(record), ensure_ascii=False) + "\n")
-    text = "".join(lines)
-    # A teacher may be stopped while it writes: what has its name is whole.
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    lines = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records]
+    write_text(path, "".join(lines))
 
 
 def read_labelled(path: Path, task: Task) -> list[Any]:
@@ -50,37 +49,19 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
     for number, line in read_lines(path):
         where = f"{path}, line {number}"
         try:
-            given = {}
-            for name, value in parse_object(line, where).items():
-                if isinstance(value, list):
-                    # JSON has no tuples, which the records have.
-                    value = tuple(value)
-                given[name] = value
-            record = _RECORDS[task.kind](**given)
-            _check_texts(record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            given = parse_object(line, where)
+            # JSON has no tuples, which the records have.
+            record = _RECORDS[task.kind](
+                **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+            )
+        except TypeError as error:
             raise UserError(f"{where}: not a record of a {task.kind} task ({error})") from None
         if isinstance(record, Tagged):
             if len(record.words) != len(record.tags):
                 raise UserError(f"{where}: {len(record.words)} words, but {len(record.tags)} tags")
             for tag in record.tags:
-                known_tag(tag, task.labels, where)
+                known_label(tag, task.labels, where)
         elif isinstance(record, Example):
             known_label(str(record.label), task.labels, where)
         made.append(record)
     return made
-
-
-def _check_texts(record: Any) -> None:
-    """Raises TypeError for a field of a record that is no text, where one is meant."""
-    for field in fields(record):
-        value = getattr(record, field.name)
-        texts = [value]
-        if isinstance(value, tuple):
-            texts = [*value]
-        of_numbers = field.name in ("line", "starts")
-        for text in texts:
-            if of_numbers and isinstance(text, int):
-                continue
-            if of_numbers or not isinstance(text, str | None):
-                raise TypeError(f"{field.name} {value!r}")

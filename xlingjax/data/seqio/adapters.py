@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import seqio
 import tensorflow as tf
@@ -65,13 +64,13 @@ class TextFiles(seqio.DataSource):
 
     def list_shards(self, split: str) -> Sequence[str]:
         files, _ = self._selection(split)
-        return [str(_path(file)) for file in files]
+        return [str(file.sides[0].path) for file in files]
 
     def keys(self, split: str) -> list[tuple[str, ...]]:
         """What stands for the lines of a split: equal keys, equal lines."""
         files, held = self._selection(split)
         mark = (str(self.holdout), str(held))
-        return [(*mark, *(side.key for side in _sides(file))) for file in files]
+        return [(*mark, *(side.key for side in file.sides)) for file in files]
 
     def _selection(self, split: str) -> tuple[tuple, bool]:
         """(the files of a split, whether it is their held-out lines)."""
@@ -83,9 +82,7 @@ class TextFiles(seqio.DataSource):
         """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
         unequal length."""
         files, held = self._selection(split)
-        read = text_blocks
-        if isinstance(files[0], Pair):
-            read = pair_blocks
+        read = pair_blocks if isinstance(files[0], Pair) else text_blocks
         return read(files, vocabulary, self.holdout, held)
 
     def num_input_examples(self, split: str) -> int:
@@ -97,9 +94,7 @@ class TextFiles(seqio.DataSource):
     def _lines(self, split: str) -> Iterator[dict[str, str]]:
         files, held = self._selection(split)
         # Read once to count: which lines are held out depends on how many there are.
-        counts = []
-        for file in files:
-            counts.append(sum(1 for _ in file.lines()))
+        counts = [sum(1 for _ in file.lines()) for file in files]
         masks = held_out_of(files, counts, self.holdout)
         for file, mask in zip(files, masks, strict=True):
             for keep, line in zip(mask == held, file.lines(), strict=True):
@@ -121,9 +116,7 @@ class TextFiles(seqio.DataSource):
         """Lines in their order, which shuffling leaves as it is: what is made of them, rows, is
         shuffled behind. A shard is a run of lines, since neighbours make a stream."""
         first = self.files["train"][0]
-        names = ("text",)
-        if isinstance(first, Pair):
-            names = SIDES[: len(first.sides)]
+        names = SIDES[: len(first.sides)] if isinstance(first, Pair) else ("text",)
         signature = {name: tf.TensorSpec((None,), tf.string) for name in names}
 
         def lines() -> Iterator[dict[str, str]]:
@@ -141,13 +134,3 @@ class TextFiles(seqio.DataSource):
             return itertools.islice(self._lines(split), begin, end)
 
         return tf.data.Dataset.from_generator(lines, output_signature=signature).unbatch()
-
-
-def _sides(file: Text | Pair) -> tuple[Text, ...]:
-    if isinstance(file, Pair):
-        return file.sides
-    return (file,)
-
-
-def _path(file: Text | Pair) -> Path:
-    return _sides(file)[0].path

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+
+import seqio
 
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.batches.text import KINDS, BatchSettings, require_taken, text_source
 from xlingjax.data.rows.plan import Preprocessor
-from xlingjax.data.sampling import Sampling
-from xlingjax.data.seqio.imports import import_tensorflow, keep_tensorflow_off_accelerators
+from xlingjax.data.seqio import keep_tensorflow_off_accelerators
+from xlingjax.data.seqio.task_text import declared_languages, task_text
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 from xlingjax.data.store.blocks import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -24,7 +28,6 @@ def mixture_source(
     split: str = "train",
     use_cached: bool = False,
     vocabulary: Vocabulary | None = None,
-    sampling: Sampling | None = None,
     **settings: Any,
 ) -> BatchSource:
     """Batches of `batch` rows of `length` tokens from a registered SeqIO mixture or task.
@@ -37,34 +40,17 @@ def mixture_source(
     epochs.
     Raises UserError: unknown mixture or split, empty text, text that fits no row, a bad size.
     """
-    drawn = BatchSettings(sampling=sampling or Sampling(), **settings)
-    return open_mixture(
-        mixture, preprocessor, batch, length, drawn, vocabulary, split=split, use_cached=use_cached
-    )
-
-
-def open_mixture(
-    mixture: str,
-    preprocessor: Preprocessor,
-    batch: int,
-    length: int,
-    settings: BatchSettings,
-    vocabulary: Vocabulary | None = None,
-    *,
-    split: str = "train",
-    use_cached: bool = False,
-) -> BatchSource:
-    """`mixture_source`, its settings together."""
     # First of all: TensorFlow cannot be told once it has made a tensor.
     keep_tensorflow_off_accelerators()
     tasks = tasks_of(mixture, split, preprocessor)
     if vocabulary is None:
         vocabulary = vocabulary_of(tasks[0])
-    languages = settings.languages or ()
+    drawn = BatchSettings(**settings)
+    languages = drawn.languages or ()
     texts = _texts(tasks, split, languages, vocabulary, preprocessor, use_cached)
     rates = {name: rate_of(mixture, task) for name, (task, _) in texts.items()}
     of_names = {name: text for name, (_, text) in texts.items()}
-    source = text_source(preprocessor, vocabulary, of_names, batch, length, settings, rates)
+    source = text_source(preprocessor, vocabulary, of_names, batch, length, drawn, rates)
     source.identity["split"] = split
     return source
 
@@ -73,9 +59,6 @@ def tasks_of(mixture: str, split: str, preprocessor: Preprocessor | None = None)
     """The tasks of text of a mixture that have the split, in the mixture's order; of rows the text
     that they are made of. preprocessor: of a mixture of objectives the text of this one, where it
     is among them, else all that it can read."""
-    import_tensorflow()
-    import seqio
-
     try:
         provider = seqio.get_mixture_or_task(mixture)
     except ValueError:
@@ -85,10 +68,7 @@ def tasks_of(mixture: str, split: str, preprocessor: Preprocessor | None = None)
     # Of a mixture only some tasks may have held-out text.
     tasks = [task for task in seqio.get_subtasks(provider) if split in task.splits]
     if not tasks:
-        raise UserError(
-            f"no task of '{mixture}' has a split '{split}'; it has"
-            f" {', '.join(sorted(provider.splits))}"
-        )
+        raise UserError(f"no task of '{mixture}' has a split '{split}'")
     rows = [task for task in tasks if hasattr(task, "text")]
     if rows and preprocessor is not None:
         own = [task for task in rows if task.rows.preprocessor.name == preprocessor.name]
@@ -106,8 +86,6 @@ def text_of(task: Any) -> Any:
 def vocabulary_of(task: Any) -> Vocabulary:
     """The vocabulary of a task's features. SeqIO demands one per feature name of a mixture, so the
     first task's is everybody's. Raises UserError where it is not ours, and so may have no MASK."""
-    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
-
     feature = next(iter(task.output_features.values()))
     if not isinstance(feature.vocabulary, SeqioVocabulary):
         raise UserError(
@@ -127,8 +105,6 @@ def _texts(
 ) -> dict[str, tuple[Any, BlockText]]:
     """{name in weights and tables: (task, its text)} of the tasks whose languages the preprocessor
     takes: all, unless it chooses."""
-    from xlingjax.data.seqio.task_text import declared_languages, task_text
-
     found = []
     seen = []
     for task in tasks:
@@ -146,14 +122,8 @@ def _texts(
     require_taken(preprocessor, seen)
     # By languages where it can be, since sampling weights and tables are written so; by its task
     # where several texts are in the same languages.
-    by_language = [text.name for _, text in found]
-    names = {}
-    for task, text in found:
-        name = text.name
-        if by_language.count(name) > 1:
-            name = task.name
-        names[name] = (task, text)
-    return names
+    often = Counter(text.name for _, text in found)
+    return {text.name if often[text.name] == 1 else task.name: (task, text) for task, text in found}
 
 
 def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
@@ -165,8 +135,6 @@ def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
 
 
 def rate_of(mixture: str, task: Any) -> float:
-    import seqio
-
     provider = seqio.get_mixture_or_task(mixture)
     if isinstance(provider, seqio.Mixture):
         return sum(provider.get_rate(one) for one in provider.tasks if text_of(one) is task)

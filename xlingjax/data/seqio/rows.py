@@ -7,8 +7,7 @@ Rows are planned, looked up and masked by the functions that feed the trainer (`
 
 from __future__ import annotations
 
-import contextvars
-import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,14 +21,12 @@ from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Preprocessor, join
 from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
-from xlingjax.data.store.tokens import Records, Tokens, joined
+from xlingjax.data.store.tokens import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 AT_ONCE = 256
 """Rows that are looked up, or masked, in one call."""
-APART = 1_000_003
-"""Between the seeds of two shards: SeqIO counts the preprocessors of one up from its seed."""
 
 
 class ObjectiveRows:
@@ -78,74 +75,58 @@ class ObjectiveRows:
         self, dataset: tf.data.Dataset, sequence_length: Mapping[str, int] | None
     ) -> tf.data.Dataset:
         asked = sequence_length or {}
-        text_to_text = "inputs" in asked
+        text_to_text = "inputs" in asked and "decoder_targets" in self.preprocessor.fields
         if not text_to_text and "input_ids" not in asked:
             raise UserError(
                 f"{self.preprocessor.name}: rows need a length: give task_feature_lengths"
-                ' {"input_ids": 256}'
-            )
-        if text_to_text and "decoder_targets" not in self.preprocessor.fields:
-            raise UserError(
-                f"{self.preprocessor.name} is no objective of an encoder-decoder and has no"
-                ' `inputs` and `targets`; give task_feature_lengths {"input_ids": 256} and'
-                " xlingjax.data.seqio.rows.RowConverter"
+                ' {"input_ids": 256}, or where it is of an encoder-decoder {"inputs": 256,'
+                ' "targets": 256}'
             )
         length = asked["inputs" if text_to_text else "input_ids"]
         seeds = seqio.map_over_dataset(lambda _, seed: _one_seed(seed), num_seeds=1)(
             tf.data.Dataset.counter()
         )
-        signature = {}
-        shapes = mixed_shapes(self.mix, length)
-        for name, shape in shapes.items():
-            signature[name] = tf.TensorSpec((None, *shape[1:]), field_dtype(name))
+        signature = {
+            name: tf.TensorSpec((None, *shape[1:]), field_dtype(name))
+            for name, shape in mixed_shapes(self.mix, length).items()
+        }
         rows = tf.data.Dataset.from_generator(
             lambda: self._blocks(dataset, length, seeds), output_signature=signature
         ).unbatch()
-        if text_to_text:
-            return rows.flat_map(_examples)
-        return rows
+        return rows.flat_map(_examples) if text_to_text else rows
 
     def _blocks(
         self, dataset: tf.data.Dataset, length: int, seeds: tf.data.Dataset
     ) -> Iterator[dict[str, np.ndarray]]:
         """The fields of the rows, some at a time. seeds: of the draws for rows that are made
         together; SeqIO repeats a text before it comes here, so each epoch has others."""
-        sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
         read = 0
         passed = 0
         any_rows = False
         most = self._lines_up_to(self._lines)
         make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
-        for chunk in lines_of(self._task, dataset, self._vocabulary):
-            if sides is None:
-                sides = [[] for _ in chunk]
-            for chunks, (ids, lengths) in zip(sides, chunk, strict=True):
-                chunks.append((ids, lengths))
-            read += chunk[0][1].size
-            if read >= most:
-                for block in self._planned(sides, length, make):
+        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        # None behind the last chunk: what was read by then is planned, too.
+        for chunk in itertools.chain(lines_of(self._task, dataset, self._vocabulary), [None]):
+            if chunk is not None:
+                chunks.append(chunk)
+                read += chunk[0][1].size
+            if chunks and (chunk is None or read >= most):
+                for block in self._planned([*zip(*chunks, strict=True)], length, make):
                     any_rows = True
                     yield block
                 passed += read
-                # Text that is repeated without end would be read for ever. Counted only where the
-                # first lines fit no row: it takes a pass.
-                if not any_rows and passed >= self._lines_up_to(None):
-                    raise self._no_rows(length)
-                sides = None
+                chunks = []
                 read = 0
-        if sides is not None:
-            for block in self._planned(sides, length, make):
-                any_rows = True
-                yield block
-        if not any_rows:
-            raise self._no_rows(length)
-
-    def _no_rows(self, length: int) -> UserError:
-        name = Records(self._languages, ()).name
-        return UserError(
-            f"no {name} text of task {self._task.name} fits rows of {length} tokens; raise the"
-            " length or the limit of pieces"
-        )
+            # Text that is repeated without end would be read for ever. Counted only where the
+            # first lines fit no row: it takes a pass.
+            if any_rows or chunk is not None and not passed:
+                continue
+            if chunk is None or passed >= self._lines_up_to(None):
+                raise UserError(
+                    f"no {Records(self._languages, ()).name} text of task {self._task.name} fits"
+                    f" rows of {length} tokens; raise the length or the limit of pieces"
+                )
 
     def _lines_up_to(self, most: int | None) -> int:
         """The lines of the text, counted up to `most`. No more are planned together: SeqIO repeats
@@ -199,10 +180,8 @@ class ObjectiveRows:
         length: int,
         make: Callable[[RowReader, np.ndarray], dict[str, np.ndarray]],
     ) -> Iterator[dict[str, np.ndarray]]:
-        tokens: list[Tokens] = []
-        for chunks in sides:
-            tokens.append(joined(chunks, self._vocabulary))
-        records = Records(self._languages, tuple(tokens))
+        tokens = tuple(joined(chunks, self._vocabulary) for chunks in sides)
+        records = Records(self._languages, tokens)
         ids, bases = join(records, self._vocabulary.eos_id)
         plan = self.preprocessor.rows(records, bases, length, self._vocabulary)
         if not plan.count:
@@ -306,16 +285,8 @@ def _mix_of(mixture: str) -> tuple[Preprocessor, ...]:
     return task.rows.mix
 
 
-FIELDS_OF_MIX = FIELDS | {
-    "objective_ids": Field(
-        "objective_ids",
-        "B",
-        np.dtype(np.int32),
-        "whose row of a mix it is",
-        "seqio.rows",
-        "who trains with another program",
-    )
-}
+# objective_ids: whose row of a mix it is.
+FIELDS_OF_MIX = FIELDS | {"objective_ids": Field("B", np.dtype(np.int32))}
 
 
 def mixed_fields(mix: Sequence[Preprocessor]) -> tuple[str, ...]:
@@ -346,18 +317,11 @@ def field_rank(name: str) -> int:
 
 
 class RowTask(seqio.Task):
-    """A task made of a task of text: it reads that one's SeqIO cache where it has none itself, and
-    its shards draw apart.
-
-    SeqIO gives row i of every shard the same seed, so that the same places of other rows would be
-    masked; here only shard 0 has SeqIO's seed.
-    """
+    """A task made of a task of text: it reads that one's SeqIO cache where it has none itself."""
 
     def __init__(self, name: str, *, text: seqio.Task, **given: Any):
         super().__init__(name, **given)
         self.text = text
-        self._shard: contextvars.ContextVar[int]
-        self._shard = contextvars.ContextVar("shard", default=0)
 
     @property
     def rows(self) -> ObjectiveRows:
@@ -366,23 +330,3 @@ class RowTask(seqio.Task):
     @property
     def cache_dir(self) -> str | None:
         return super().cache_dir or self.text.cache_dir
-
-    def get_dataset(self, *given: Any, **named: Any) -> tf.data.Dataset:
-        signature = inspect.signature(seqio.Task.get_dataset)
-        bound = signature.bind(self, *given, **named).arguments
-        shard_info = bound.get("shard_info") or seqio.ShardInfo(0, 1)
-        token = self._shard.set(shard_info.index)
-        try:
-            return super().get_dataset(*given, **named)
-        finally:
-            self._shard.reset(token)
-
-    def preprocess_postcache(
-        self,
-        dataset: tf.data.Dataset,
-        sequence_length: Mapping[str, int] | None,
-        seed: int | None = None,
-    ) -> tf.data.Dataset:
-        if seed is not None:
-            seed += APART * self._shard.get()
-        return super().preprocess_postcache(dataset, sequence_length, seed)

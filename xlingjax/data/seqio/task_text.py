@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,8 +25,7 @@ from xlingjax.data.store.tokenise import (
     of_shards,
     shard_of_arrays,
 )
-from xlingjax.data.store.tokens import Tokens, end_sentences, joined
-from xlingjax.data.text.names import is_language_code
+from xlingjax.data.store.tokens import end_sentences, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
@@ -91,31 +91,21 @@ def _shards(
     """The shards of each side, in the store (see `of_shards`), of chunks of lines: (ids, lengths)
     of each side."""
     shards: list[list[Entry]] = []
-    waiting: list[Tokens] = []
-
-    def take(lines: int) -> None:
-        """One shard of each side, of the first of the lines that wait."""
-        for number, side in enumerate(waiting):
-            tokens = int(side.lengths[:lines].sum(dtype=np.int64))
-            shard = shard_of_arrays(side.ids[:tokens], side.lengths[:lines], vocabulary)
-            shards[number].append(shard)
-            waiting[number] = Tokens(side.ids[tokens:], side.lengths[lines:])
-
     parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
     lines = 0
-    for sides in chunks:
-        parts.append(sides)
-        lines += sides[0][1].size
-        shards = shards or [[] for _ in sides]
-        if lines >= SHARD_LINES:
-            waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
-            while waiting[0].lengths.size >= SHARD_LINES:
-                take(SHARD_LINES)
-            parts = [[(side.ids, side.lengths) for side in waiting]]
-            lines = waiting[0].lengths.size
-    if parts and (lines or not shards[0]):
-        waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
-        take(lines)
+    # None behind the last chunk: what is left is a shard, too.
+    for chunk in itertools.chain(chunks, [None]):
+        if chunk is not None:
+            parts.append(chunk)
+            lines += chunk[0][1].size
+        # Chunks divide a shard.
+        if parts and lines >= SHARD_LINES or chunk is None and (lines or parts and not shards):
+            sides = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
+            shards = shards or [[] for _ in sides]
+            for of_side, side in zip(shards, sides, strict=True):
+                of_side.append(shard_of_arrays(side.ids, side.lengths, vocabulary))
+            parts = []
+            lines = 0
     return [of_shards(of_side) for of_side in shards]
 
 
@@ -124,8 +114,8 @@ def require_cache(task: seqio.Task, use_cached: bool) -> None:
     requires and nobody asks for."""
     if task.requires_caching and not use_cached:
         raise UserError(
-            f"task {task.name} is read from its SeqIO cache alone, as its CacheDatasetPlaceholder"
-            " says: set use_cached=True (in a recipe USE_CACHED)"
+            f"task {task.name} is read from its SeqIO cache alone: set use_cached=True (in a recipe"
+            " USE_CACHED)"
         )
     if use_cached and not task.cache_dir:
         raise UserError(
@@ -211,43 +201,27 @@ def task_languages(
     task: seqio.Task, names: Sequence[str], languages: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The language of each of these features. Raises UserError where none is named."""
-    declared = declared_languages(task)
-    if declared:
-        return declared
-    of_name = named_languages(task.name, languages)
-    if len(of_name) == len(names):
-        return tuple(of_name)
+    codes = declared_languages(task) or named_languages(task.name, languages)
+    if len(codes) == len(names):
+        return codes
     if len(names) == 1 and len({*languages}) == 1:
         return tuple(languages)
+    example = f"{task.name}{'.de' if len(names) == 1 else '.de_en'}"
     raise UserError(
         f"task {task.name}: the language of {' and '.join(names)} is not known: call the task"
-        f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
-        " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
+        f" {example}, with languages= (in a recipe LANGUAGES) set to the run's, or give it features"
+        " of xlingjax.data.seqio.adapters.LanguageFeature"
     )
 
 
-def named_languages(name: str, languages: Sequence[str]) -> list[str]:
-    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant".
-    Raises UserError where a language that is none of `languages` stands right beside one: of
-    "it_ca" one of the two would be read as the other."""
+def named_languages(name: str, languages: Sequence[str]) -> tuple[str, ...]:
+    """Those of `languages` that a name ends in: ("de",) of "c4.de", ("en", "de") of "wmt_en_de".
+    SeqIO refuses the hyphen of "zh-Hant"."""
     spelled = {code.replace("-", "_"): code for code in languages}
     # Longest first: zh_Hant is not zh.
     codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
-    if not codes:
-        return []
-    part = f"(?:{codes}|[a-z]{{2}})(?![A-Za-z])"
-    for run in re.findall(f"(?<![A-Za-z]){part}(?:_{part})*", name):
-        parts = re.findall(part, run)
-        others = [one for one in parts if one not in spelled]
-        strange = [one for one in others if is_language_code(one)]
-        if strange and len(others) < len(parts):
-            raise UserError(
-                f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
-                f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
-                " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
-            )
-    found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
-    return [spelled[code] for code in found]
+    found = codes and re.search(rf"(?<![A-Za-z])(?:{codes})(?:_(?:{codes}))*$", name)
+    return tuple(spelled[code] for code in re.findall(codes, found[0])) if found else ()
 
 
 def declared_languages(task: seqio.Task) -> tuple[str, ...]:
@@ -258,59 +232,33 @@ def declared_languages(task: seqio.Task) -> tuple[str, ...]:
     return tuple(feature.language for feature in features)
 
 
-def _example(sides: int) -> str:
-    if sides == 1:
-        return ".de"
-    return ".de_en"
-
-
 def feature_reader(
     task: seqio.Task, name: str, spec: Mapping[str, Any], vocabulary: Vocabulary
 ) -> tuple[str, Lines]:
     """(the column of a task that is read for a feature, what makes the vocabulary's ids of it).
 
-    Ids of the vocabulary itself, of its SentencePiece model under SeqIO's own class, and ids that
-    SeqIO passes through are taken (these are the run's numbers). Of ids of another vocabulary the
-    text is needed, which `seqio.preprocessors.tokenize` keeps as NAME_pretokenized; it is tokenised
-    anew. Raises UserError where it is not there, or was changed after that.
+    Ids of the vocabulary itself and ids that SeqIO passes through are taken (these are the run's
+    numbers). Of ids of another vocabulary the text is needed, which `seqio.preprocessors.tokenize`
+    keeps as NAME_pretokenized; it is tokenised anew. Raises UserError where it is not there, or was
+    changed after that.
     """
-    feature = task.output_features[name]
-    theirs = feature.vocabulary
+    theirs = task.output_features[name].vocabulary
+    where = f"task {task.name}"
     if spec[name].shape.rank != 1:
-        raise UserError(
-            f"task {task.name}: '{name}' has {spec[name].shape.rank} axes, and one line of ids has"
-            " one: let a preprocessor make an example of each line"
-        )
-    if isinstance(theirs, SeqioVocabulary):
-        if theirs.vocabulary.sha256 != vocabulary.sha256:
-            raise UserError(
-                f"task {task.name}: its ids are of another vocabulary than the run's; register it"
-                " with the run's VOCABULARY"
-            )
-        return name, functools.partial(_taken, task, vocabulary)
-    if isinstance(theirs, seqio.PassThroughVocabulary):
-        return name, functools.partial(_taken, task, vocabulary)
-    model = vocabulary.model_bytes
-    if model and _model_of(theirs) == model:
-        return name, functools.partial(_renumbered, task, vocabulary)
+        raise UserError(f"{where}: '{name}' is no line of ids: make an example of each line")
+    if isinstance(theirs, SeqioVocabulary) and theirs.vocabulary.sha256 != vocabulary.sha256:
+        raise UserError(f"{where}: its ids are of another vocabulary than the run's")
+    if isinstance(theirs, (SeqioVocabulary, seqio.PassThroughVocabulary)):
+        return name, functools.partial(_ids, task, vocabulary)
     text = f"{name}_pretokenized"
     if text in spec and spec[text].dtype == tf.string:
         _require_unchanged(task)
         return text, functools.partial(_tokenised, task, vocabulary)
     raise UserError(
-        f"task {task.name}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's"
-        " VOCABULARY, and it does not keep the text: let seqio.preprocessors.tokenize"
-        " copy_pretokenized, or give the feature SeqioVocabulary(Vocabulary.load(...))"
+        f"{where}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's vocabulary,"
+        " and it does not keep the text: let seqio.preprocessors.tokenize copy_pretokenized, or"
+        " give the feature SeqioVocabulary(Vocabulary.load(...))"
     )
-
-
-def _model_of(theirs: seqio.Vocabulary) -> bytes | None:
-    """The SentencePiece model of SeqIO's own class, as it lies in its file: in memory it may have
-    sentinels behind its pieces."""
-    if not isinstance(theirs, seqio.SentencePieceVocabulary):
-        return None
-    with tf.io.gfile.GFile(theirs.sentencepiece_model_file, "rb") as file:
-        return file.read()
 
 
 def _require_unchanged(task: seqio.Task) -> None:
@@ -323,34 +271,28 @@ def _require_unchanged(task: seqio.Task) -> None:
         seqio.preprocessors.append_eos_after_trim,
     )
     # From the start where no tokenizer is seen: one of the others tokenises, and may do more.
-    at = 0
-    for tokenizer in allowed[:2]:
-        if tokenizer in preprocessors:
-            at = preprocessors.index(tokenizer)
+    at = next((i for i, one in enumerate(preprocessors) if one in allowed[:2]), 0)
     for one in preprocessors[at:]:
-        if one in allowed or isinstance(one, seqio.CacheDatasetPlaceholder):
-            continue
-        what = getattr(one, "__name__", type(one).__name__)
+        if one not in allowed and not isinstance(one, seqio.CacheDatasetPlaceholder):
+            what = getattr(one, "__name__", type(one).__name__)
+            raise UserError(
+                f"task {task.name}: its text cannot be tokenised anew with the run's vocabulary,"
+                f" since '{what}' changes its ids afterwards; give its features"
+                " SeqioVocabulary(Vocabulary.load(...))"
+            )
+
+
+def _ids(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
+    # Lines that are all of one length come as a plain tensor.
+    if not isinstance(ragged, tf.RaggedTensor):
+        ragged = tf.RaggedTensor.from_tensor(ragged)
+    ids = ragged.flat_values.numpy()
+    wrong = ids[(ids < 0) | (ids >= vocabulary.size)]
+    if wrong.size:
         raise UserError(
-            f"task {task.name}: its ids are not of the run's VOCABULARY, and its text cannot be"
-            f" tokenised anew, since '{what}' changes them afterwards; give its features"
-            " SeqioVocabulary(Vocabulary.load(...))"
+            f"task {task.name}: id {wrong[0]} is not one of the vocabulary's {vocabulary.size}"
         )
-
-
-def _taken(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
-    ids, lengths = _flat(ragged)
-    _require_below(task, ids, vocabulary.size)
-    return ids, lengths
-
-
-def _renumbered(
-    task: seqio.Task, vocabulary: Vocabulary, ragged: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    ids, lengths = _flat(ragged)
-    # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
-    _require_below(task, ids, len(vocabulary.to_model))
-    return vocabulary.to_model[ids], lengths
+    return ids.astype(np.int32), ragged.row_lengths().numpy().astype(np.int32)
 
 
 def _tokenised(
@@ -361,27 +303,6 @@ def _tokenised(
     except UnicodeDecodeError as error:
         raise UserError(f"task {task.name}: a text is not UTF-8: {error.object[:60]!r}") from None
     return vocabulary.encode_lines(texts)
-
-
-def _flat(ragged: Any) -> tuple[np.ndarray, np.ndarray]:
-    # Lines that are all of one length come as a plain tensor.
-    if not isinstance(ragged, tf.RaggedTensor):
-        ragged = tf.RaggedTensor.from_tensor(ragged)
-    ids = ragged.flat_values.numpy().astype(np.int32)
-    return ids, ragged.row_lengths().numpy().astype(np.int32)
-
-
-def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
-    if not ids.size:
-        return
-    worst = ids.max()
-    if ids.min() < 0:
-        worst = ids.min()
-    if not 0 <= worst < size:
-        raise UserError(
-            f"task {task.name}: id {worst} is not one of the vocabulary's {size}; its ids must"
-            " be of the run's VOCABULARY"
-        )
 
 
 def lines_of(

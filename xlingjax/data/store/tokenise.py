@@ -23,7 +23,7 @@ import numpy as np
 
 from xlingjax.data.store.entries import Entry, Writer, folder_of, get, has, name_of, read
 from xlingjax.data.store.tokens import Tokens, end_sentences, id_dtype
-from xlingjax.data.text.files import Part, is_divisible, line_parts
+from xlingjax.data.text.files import ENDINGS, Part, line_parts
 from xlingjax.data.text.names import file_format
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -159,7 +159,7 @@ def _text_name(text: Text, vocabulary: Vocabulary) -> str:
 def _parts(text: Text) -> list[Work]:
     """All that there is to do of a text."""
     plain = text.column is None and file_format(text.path) == "lines"
-    if not plain or not is_divisible(text.path):
+    if not plain or text.path.suffix in ENDINGS:
         return [Work(text, 0, None)]
     parts = line_parts(text.path, SHARD_LINES)
     return [Work(text, number, part) for number, part in enumerate(parts)]

@@ -18,6 +18,7 @@ import numpy as np
 
 from xlingjax.data.content_hashes import content_hash as content_hash
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import replaced
 from xlingjax.runtime.packages import package
 
 # --- Compressed files as the bytes in them ---
@@ -33,20 +34,9 @@ _FIRST_BYTES = {
     b"\x1f\x8b": ".gz",
     b"\x28\xb5\x2f\xfd": ".zst",
     b"\xfd7zXZ\x00": ".xz",
-    # Followed by a level, and by a block or by the end of the stream.
     b"BZh": ".bz2",
-    b"PK\x03\x04": ".zip",
-    b"PK\x05\x06": ".zip",
-    b"7z\xbc\xaf\x27\x1c": ".7z",
-    b"Rar!\x1a\x07": ".rar",
-    b"\x04\x22\x4d\x18": ".lz4",
-    b"\x1f\x9d": ".Z",
-    b"PAR1": ".parquet",
-    b"ARROW1": ".arrow",
-    b"%PDF-": ".pdf",
-    b"\x93NUMPY": ".npy",
-    b"SQLite format 3\x00": ".sqlite",
 }
+# "BZh" alone may begin a text: a level follows, and a block or the end of the stream.
 _BZ2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
 _ZST_SKIPPABLE = b"\x2a\x4d\x18"
 """Behind a byte 0x50 to 0x5f: what some writers of .zst begin a file with."""
@@ -64,30 +54,22 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
         if path.suffix == ".zst":
             return io.BufferedReader(_ZstFile(path), 1 << 17)
         return _OPENERS.get(path.suffix, open)(path, "rb")
-    # A name with a NUL in it, or one that the file system cannot write.
+    # A ValueError: a name with a NUL in it.
     except ValueError as error:
         raise UserError(f"cannot read {str(path)!r}: {error}") from None
-    except IsADirectoryError:
-        raise UserError(f"cannot read {path}: it is a folder; give a file in it") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def write_as_named(path: Path, content: Iterable[bytes]) -> None:
     """Writes a file whole or not at all, compressed as its ending says. Raises OSError."""
-    # By its process, since several may write one file.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            if path.suffix in ENDINGS:
-                compressor = _COMPRESSORS[path.suffix]()
-                file.writelines(map(compressor.compress, content))
-                file.write(compressor.flush())
-            else:
-                file.writelines(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replaced(path) as file:
+        if path.suffix in ENDINGS:
+            compressor = _COMPRESSORS[path.suffix]()
+            file.writelines(map(compressor.compress, content))
+            file.write(compressor.flush())
+        else:
+            file.writelines(content)
 
 
 def pieces_of(file: io.BufferedIOBase) -> Iterator[bytes]:
@@ -118,11 +100,9 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, DAMAGE) or type(error).__name__ == "ZstdError"
 
 
-def format_of(head: bytes) -> str:
-    """The ending of the format that begins with these bytes, at least 10 of them; "" of others,
-    text among them."""
+def _format_of(head: bytes) -> str:
+    """The ending of the compressed files that begin with these bytes; "" of others."""
     for first, ending in _FIRST_BYTES.items():
-        # "BZh" alone may begin a text.
         if head.startswith(first) and (ending != ".bz2" or head[4:].startswith(_BZ2_BLOCKS)):
             return ending
     return ".zst" if head[1:4] == _ZST_SKIPPABLE and head[0] >> 4 == 5 else ""
@@ -133,26 +113,10 @@ def _check_first_bytes(path: Path) -> None:
     if not path.is_file():
         return
     with open(path, "rb") as file:
-        head = file.read(16)
-    ending = format_of(head)
-    fault = ""
-    if path.suffix in ENDINGS and not head:
-        fault = f"an empty file is no {path.suffix} file; fetch or write it again"
-    elif path.suffix in ENDINGS and ending != path.suffix:
+        ending = _format_of(file.read(16))
+    if ending != (path.suffix if path.suffix in ENDINGS else ""):
         what = f"those of a {ending} file" if ending else "no compressed file's"
-        fault = (
-            f"its name says {path.suffix}, its first bytes are {what}; give it the ending of what"
-            " it is, or fetch it again"
-        )
-    elif ending != path.suffix and ending in ENDINGS:
-        fault = f"its first bytes are those of a {ending} file; name it {path.name}{ending}"
-    elif ending and path.suffix not in ENDINGS:
-        fault = (
-            f"its first bytes are those of a {ending} file, which is not read; unpack or convert it"
-            " to UTF-8 text, a sentence per line"
-        )
-    if fault:
-        raise UserError(f"{path}: {fault}")
+        raise UserError(f"{path}: its first bytes are {what}; name it so, or fetch it again")
 
 
 class _ZstFile(io.RawIOBase):
@@ -202,14 +166,6 @@ class _ZstFile(io.RawIOBase):
 # --- Lines ---
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WIDE = {
-    # Before UTF-16: its mark begins with the one of UTF-16.
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
-"""The byte order marks of Unicode in more than a byte, which tell it from UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -219,23 +175,6 @@ class Part:
     begin: int
     end: int
     line: int
-
-
-def is_divisible(path: Path) -> bool:
-    """Whether the lines of a file can be read from the middle of it: neither compressed nor
-    transcoded."""
-    if path.suffix in ENDINGS:
-        return False
-    with open_bytes(path) as file:
-        return not wide_encoding(file.read(4))
-
-
-def wide_encoding(head: bytes) -> str:
-    """ "UTF-16" or "UTF-32" where a file begins with its byte order mark, else ""."""
-    for mark, encoding in _WIDE.items():
-        if head.startswith(mark):
-            return encoding
-    return ""
 
 
 def line_parts(path: Path, lines: int) -> Iterator[Part]:
@@ -270,14 +209,12 @@ def _line_ends(path: Path, lines: int) -> Iterator[int]:
             offset += len(block)
 
 
-def read_raw_lines(
-    path: str | os.PathLike, part: Part | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, bytes of the line without its end), of all the file or a part of it;
-    only LF and CRLF end a line, a BOM is dropped. UTF-16 and UTF-32 with a BOM come as UTF-8.
+def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tuple[int, str]]:
+    """(line number from 1, the line without its end), of all the file or a part of it; only LF and
+    CRLF end a line, a BOM is dropped.
 
     Raises UserError: the file cannot be opened, is a damaged archive, has NULs, as no text has, or
-    its lines end in CR alone.
+    is not UTF-8 (naming the line).
     """
     number = 0
     try:
@@ -285,12 +222,19 @@ def read_raw_lines(
             # As bytes: `str.splitlines` and text mode end lines
             # at more characters, and pairs would go apart.
             for number, raw in _numbered(file, part):
-                yield number, plain_line(raw, number, path)
+                # Windows' editors write it, and the first word would be unknown with it.
+                if number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                if b"\0" in raw:
+                    raise UserError(
+                        f"{path}, line {number}: a NUL byte, which no text has; convert UTF-16 by"
+                        " `iconv -f UTF-16 -t UTF-8`"
+                    )
+                yield number, raw.rstrip(b"\r\n").decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path}: damaged after line {number}: its byte order mark says"
-            f" {error.encoding.upper()}, its bytes do not ({error.reason}); fetch or write the file"
-            " again"
+            f"{path}, line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x}, column"
+            f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t UTF-8`"
         ) from None
     except Exception as error:
         if not is_damage(error):
@@ -300,48 +244,9 @@ def read_raw_lines(
         ) from None
 
 
-def plain_line(raw: bytes, number: int, where: str | os.PathLike) -> bytes:
-    """A line without its end, the first one without a BOM. where: it stands, for messages. Raises
-    UserError: NULs in it, or several CRs in a first line that no LF ends."""
-    # Windows' editors write it, and the first word would be unknown with it.
-    if number == 1:
-        raw = raw.removeprefix(_BYTE_ORDER_MARK)
-    if b"\0" in raw:
-        raise UserError(f"{where}, line {number}: {_why_nul(raw, number)}")
-    # All of the file then, or it would have an LF.
-    if number == 1 and raw.count(b"\r") > 1 and not raw.endswith(b"\n"):
-        raise UserError(
-            f"{where}: its lines end in CR alone, as of old Macs, and would be read as one; convert"
-            " the file: `tr '\\r' '\\n'`"
-        )
-    return raw.rstrip(b"\r\n")
-
-
-def _why_nul(raw: bytes, number: int) -> str:
-    # The header of a tar archive, whose first field is a name.
-    if number == 1 and raw[257:262] == b"ustar":
-        return "a tar archive; unpack it, and give the files in it"
-    even = raw[0::2].count(0)
-    odd = raw[1::2].count(0)
-    # Of letters below U+0100 every other byte is 0, and of no other text.
-    if max(even, odd) > len(raw) / 4 and min(even, odd) < len(raw) / 16:
-        encoding = "UTF-16BE" if even > odd else "UTF-16LE"
-        return (
-            f"NUL bytes as of {encoding} without a byte order mark; convert the file: `iconv -f"
-            f" {encoding} -t UTF-8`"
-        )
-    return "a NUL byte, which no text has; give the text itself, or repair the file"
-
-
 def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
     if part is None:
-        encoding = wide_encoding(file.peek(4)[:4])
-        if not encoding:
-            yield from enumerate(file, 1)
-            return
-        with io.TextIOWrapper(file, encoding.lower(), newline="\n") as wide:
-            for number, line in enumerate(wide, 1):
-                yield number, line.encode("utf-8")
+        yield from enumerate(file, 1)
         return
     file.seek(part.begin)
     left = part.end - part.begin
@@ -351,20 +256,6 @@ def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
         yield number, raw
         left -= len(raw)
         number += 1
-
-
-def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tuple[int, str]]:
-    """`read_raw_lines` as text. Raises UserError naming the file and line of the first byte that is
-    not UTF-8, too."""
-    for number, raw in read_raw_lines(path, part):
-        try:
-            yield number, raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x}, column"
-                f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t"
-                " UTF-8`"
-            ) from None
 
 
 def plain_name(path: Path) -> str:

@@ -50,14 +50,9 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
             code, pattern = explicit.groups()
         paths = fetched(pattern) if is_remote(pattern) else _files(pattern)
         if not paths:
-            wanted = f"{what} file"
-            if code:
-                wanted = f"file of language {code!r}"
-            advice = "quote patterns on the command line"
-            if "[" in pattern:
-                advice += ", and write [[] for a bracket of a name"
             raise UserError(
-                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; {advice}"
+                f"missing file: no {what} file matches {pattern!r}, read from {os.getcwd()}; quote"
+                " patterns on the command line, and write [[] for a bracket of a name"
             )
         for path in paths:
             require_unicode(path)
@@ -74,22 +69,13 @@ def _files(pattern: str) -> list[Path]:
         # As it stands: a folder's name may have brackets, which `glob` would read as a pattern.
         names = {pattern}
     else:
-        names = _matches(pattern)
+        names = set(glob.glob(pattern, recursive=True))
     for folder in [name for name in names if os.path.isdir(name)]:
         names.update(glob.glob(f"{glob.escape(folder)}/**/*", recursive=True))
     paths = list(map(Path, sorted(names)))
     for path in paths:
         refuse_lost_link(path)
     return [path for path in paths if path.is_file()]
-
-
-def _matches(pattern: str) -> set[str]:
-    """What a pattern matches; with its brackets as a part of names where it else matches
-    nothing."""
-    names = glob.glob(pattern, recursive=True)
-    if not names:
-        names = glob.glob(pattern.replace("[", "[[]"), recursive=True)
-    return set(names)
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:
@@ -108,10 +94,8 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
                 f"{path}: the first line must name the columns; one must be `text`, one may be"
                 " `language`"
             )
-        languages = set()
-        if code is None:
-            # Only without a code, which stands above what the table says.
-            languages = languages_in(path)
+        # Only without a code, which stands above what the table says.
+        languages = set() if code else languages_in(path)
         for language in sorted(languages):
             texts.append(Text(path, language, "text", only_language=True, documents=True))
         if not languages:
@@ -213,30 +197,20 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
     triples = []
     for path, _ in expand(patterns, "negatives"):
         match = PAIR_STEM.match(plain_name(path))
-        if not match:
-            raise _no_table(path, "a name like en-de.tsv")
-        columns = [match["src"], match["tgt"], NEGATIVE]
-        if match["end"] != "tsv" or not set(columns) <= set(table_header(path) or ()):
-            raise _no_table(path, f"a line of column names with {', '.join(columns)}")
         # Not sorted, unlike pairs: the negative is in the language of the target.
-        source = match["src"]
-        target = match["tgt"]
-        if source == target:
+        source, target = match.group("src", "tgt") if match else ("", "")
+        columns = {source, target, NEGATIVE}
+        if len(columns) < 3 or not columns <= set(table_header(path) or ()):
             raise UserError(
-                f"{path}: a table of negatives has two languages, its name says {source} twice"
+                f"{path}: no table of negatives, which has a name like en-de.tsv and the columns"
+                " en, de and negative; write one with `xlingjax mine --negatives`"
             )
-        triple = Triple(
-            Text(path, source, source), Text(path, target, target), Text(path, target, NEGATIVE)
+        triples.append(
+            Triple(
+                Text(path, source, source), Text(path, target, target), Text(path, target, NEGATIVE)
+            )
         )
-        triples.append(triple)
     return triples
-
-
-def _no_table(path: Path, lacking: str) -> UserError:
-    return UserError(
-        f"{path}: no table of negatives, it lacks {lacking}; write one with `xlingjax mine"
-        " --negatives`"
-    )
 
 
 def pair_table(stem: str, languages: tuple[str, str]) -> Path:
@@ -267,28 +241,13 @@ def _side(path: Path, name: str) -> Path:
 
 
 def split_patterns(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Patterns of files given as one string, apart by spaces or commas, or as a list. What names a
-    file or a folder, or matches some, with a space or a comma in it, stays whole."""
-    if not isinstance(value, str):
-        return split_list(value)
-    # Words, and between them what parts them.
-    words = re.split(r"([\s,]+)", value.strip(" ,\t\n"))
-    patterns = []
-    while words:
-        # The most words that name something, else one.
-        count = len(words)
-        while count > 1 and not _names_files("".join(words[:count])):
-            count -= 2
-        patterns.append("".join(words[:count]))
-        words = words[count + 1 :]
-    return tuple(filter(None, patterns))
-
-
-def _names_files(pattern: str) -> bool:
-    if is_remote(pattern):
-        return False
-    pattern = os.path.expanduser(re.sub(rf"^{CODE}=", "", pattern))
-    return os.path.exists(pattern) or bool(_matches(pattern))
+    """Patterns of files given as one string, apart by spaces or commas, or as a list. A string that
+    names or matches a file, spaces and commas in it, stays whole."""
+    if isinstance(value, str) and not is_remote(value):
+        pattern = os.path.expanduser(re.sub(rf"^{CODE}=", "", value))
+        if _files(pattern):
+            return (value,)
+    return split_list(value)
 
 
 def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -306,9 +265,6 @@ def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
 # says that it changed. Its copy beside the token cache keeps its folders and its name, which tell
 # its language; so both sides of a pair lie beside each other.
 
-_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs"}
-"""What fsspec needs for a store."""
-
 
 def is_remote(pattern: str) -> bool:
     return "://" in pattern
@@ -322,23 +278,11 @@ def fetched(pattern: str) -> list[Path]:
     # Here: most runs read no store.
     import fsspec
 
-    protocol = pattern.split("://")[0]
     try:
         store, path = fsspec.core.url_to_fs(pattern)
-        names = set(store.glob(path))
-        folders = [name for name in names if store.isdir(name)]
-        if store.isdir(path):
-            folders.append(path)
-        for folder in folders:
-            names.update(store.find(folder))
-        files = sorted(name for name in names if store.isfile(name))
-        return [_copy(store, protocol, name) for name in files]
-    except ImportError:
-        package = _PACKAGES.get(protocol, f"what fsspec needs for {protocol}")
-        raise UserError(
-            f"{pattern}: reading {protocol}:// needs a package: `pip install {package}`"
-        ) from None
-    # Each store has errors of its own, of rights, names and networks.
+        names = {name for found in store.glob(path) for name in store.find(found)}
+        return [_copy(store, pattern.split("://")[0], name) for name in sorted(names)]
+    # Each store has errors of its own, of packages, rights, names and networks.
     except Exception as error:
         raise UserError(
             f"{pattern} cannot be read: {type(error).__name__}: {first_line(error)}"

@@ -38,13 +38,15 @@ class Text:
         return (self.language,)
 
     @property
+    def sides(self) -> tuple[Text, ...]:
+        return (self,)
+
+    @property
     def key(self) -> str:
         """What is read, independent of where the file lies: the hash of its bytes and the
         column."""
-        language = ""
-        # Only then: the language of a file is a name for it and changes no line that is read.
-        if self.only_language:
-            language = self.language
+        # Else the language of a file is a name for it and changes no line that is read.
+        language = self.language if self.only_language else ""
         return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
 
     def lines(self, part: Part | None = None) -> Iterator[str]:
@@ -98,11 +100,10 @@ class Pair:
         second = self.second.lines()
         # Not `zip`: it would stop where the shorter side ends, and drop the rest without a word.
         for count, pair in enumerate(itertools.zip_longest(first, second)):
-            # The longer side is read to its end, since the error names both counts.
-            if pair[0] is None:
-                raise self.mismatch(count, count + 1 + _count(second))
-            if pair[1] is None:
-                raise self.mismatch(count + 1 + _count(first), count)
+            if None in pair:
+                # The longer side is read to its end, since the error names both counts.
+                longer = count + 1 + sum(1 for _ in first) + sum(1 for _ in second)
+                raise self.mismatch(*(count if side is None else longer for side in pair))
             yield pair
 
     def mismatch(self, first: int, second: int) -> UserError:
@@ -111,13 +112,6 @@ class Pair:
             f"parallel files differ in length: {self.first.path} has {first} lines,"
             f" {self.second.path} has {second}; line i of one must translate line i of the other"
         )
-
-
-def _count(lines: Iterator[str]) -> int:
-    count = 0
-    for _ in lines:
-        count += 1
-    return count
 
 
 @dataclass(frozen=True)
@@ -138,48 +132,31 @@ class Triple(Pair):
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
     """Rows of a TSV (cells by header name, or a list without a header) or of a jsonl file, and
     where they stand."""
-    if file_format(path) == "jsonl":
-        yield from _rows_of_jsonl(path)
-    else:
-        yield from _rows_of_tsv(path)
-
-
-def _rows_of_jsonl(path: Path) -> Iterator[tuple[dict, str]]:
+    is_table = file_format(path) == "tsv"
+    header = table_header(path) if is_table else None
     for number, line in read_lines(path):
-        if not line.strip():
-            continue
         where = f"{path}, line {number}"
-        row = parse_object(line, where)
-        # The data sets of translations on the Hugging Face hub have the codes in this field.
-        translation = row.get("translation")
-        if isinstance(translation, dict):
-            row = {**row, **translation}
-        yield row, where
-
-
-def _rows_of_tsv(path: Path) -> Iterator[tuple[dict | list[str], str]]:
-    # Opened on its own for it, since the file may have none and its first line is text then.
-    header = table_header(path)
-    for number, line in read_lines(path):
-        if header and number == 1:
+        if not is_table:
+            if line.strip():
+                row = parse_object(line, where)
+                # Data sets of translations on the Hugging Face hub have the codes in this field.
+                translation = row.get("translation")
+                yield {**row, **(translation if isinstance(translation, dict) else {})}, where
             continue
         cells = line.split("\t")
-        where = f"{path}, line {number}"
+        # A score or an id before the texts would become one of the two languages, and a tab within
+        # a text moves what stands behind it.
+        most = len(header) if header else PAIR_COLUMNS
+        if len(cells) > most:
+            raise UserError(
+                f"{where}: {len(cells)} columns, expected {most}: those of the header, or without"
+                " one a column for each language (WikiMatrix: `cut -f 2,3`)"
+            )
         if not header:
-            # A score or an id before the texts would become one of the two languages.
-            if len(cells) > PAIR_COLUMNS:
-                raise UserError(
-                    f"{where}: {len(cells)} columns, expected {PAIR_COLUMNS}: the columns of a"
-                    " language each (WikiMatrix: `cut -f 2,3`; Tatoeba: `cut -f 2,4`), or a header"
-                    " that names both codes"
-                )
             yield cells, where
-            continue
-        # A tab within a text moves what stands behind it to other columns.
-        if len(cells) > len(header):
-            raise UserError(f"{where}: {len(cells)} columns, but its header names {len(header)}")
-        # A short row lacks cells; `_cell` says so for the column that is read.
-        yield dict(zip(header, cells, strict=False)), where
+        elif number > 1:
+            # A short row lacks cells; `_cell` says so for the column that is read.
+            yield dict(zip(header, cells, strict=False)), where
 
 
 def table_header(path: Path) -> list[str] | None:
@@ -202,36 +179,30 @@ def table_header(path: Path) -> list[str] | None:
 def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
     try:
         text = cells[column]
-    except IndexError:
-        raise UserError(
-            f"{where}: no column {column + 1} of {len(cells)}: put tabs between columns"
-        ) from None
-    except KeyError:
-        raise UserError(f"{where}: no column {column!r}") from None
+    except (IndexError, KeyError):
+        raise UserError(f"{where}: no column {column!r}: put tabs between columns") from None
     if not isinstance(text, str):
         raise UserError(f"{where}: column {column!r} is not text")
     return text
 
 
-def _language_of(cells: dict | list[str], where: str) -> str:
-    # The first of both names that is filled.
-    for name in _LANGUAGE_COLUMNS:
-        if isinstance(cells, dict) and cells.get(name):
-            return str(cells[name])
-    raise UserError(f"{where}: no language; fill its `language` column")
+def _language_of(cells: dict, where: str) -> str:
+    """What the language columns of a row hold; "" where they have nothing."""
+    language = ""
+    for name in reversed(_LANGUAGE_COLUMNS):
+        language = str(cells.get(name) or language)
+    # Codes name files, folders and settings.
+    if language and not re.fullmatch(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]+)*", language):
+        raise UserError(f"{where}: {language[:40]!r} is no code of a language, like de")
+    return language
 
 
 def languages_in(path: Path) -> set[str]:
-    """What the language columns of a table hold; nothing where it has none."""
-    languages = set()
+    """What the language columns of a table hold; nothing where it has none. Raises UserError for a
+    row without a language beside others."""
+    languages = {}
     for cells, where in _rows(path):
-        for name in _LANGUAGE_COLUMNS:
-            if cells.get(name):
-                language = str(cells[name])
-                # Codes name files, folders and settings.
-                if not re.fullmatch(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]+)*", language):
-                    raise UserError(
-                        f"{where}: {name} {language[:40]!r} is no code of a language, like de"
-                    )
-                languages.add(language)
-    return languages
+        languages.setdefault(_language_of(cells, where), where)
+    if len(languages) > 1 and "" in languages:
+        raise UserError(f"{languages['']}: no language; fill its `language` column")
+    return {*languages} - {""}

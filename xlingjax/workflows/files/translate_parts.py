@@ -21,7 +21,7 @@ from xlingjax.data.text.files import (
     open_bytes,
     pieces_of,
     plain_name,
-    read_raw_lines,
+    read_lines,
     write_as_named,
 )
 from xlingjax.data.text.other_formats import refuse_no_lines
@@ -144,7 +144,7 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
 
 
 def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
-    total = sum(1 for _ in read_raw_lines(path))
+    total = sum(1 for _ in read_lines(path))
     count = -(-total // lines)
     name = plain_name(Path(path))
     parts = []

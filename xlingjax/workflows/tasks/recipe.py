@@ -14,7 +14,6 @@ from xlingjax.config.gin_files import find_gin, macros_set
 from xlingjax.config.recipe import bindings
 from xlingjax.config.shared_training import require_one_training
 from xlingjax.data.labelled.task import find
-from xlingjax.data.labelled.tfds import located
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.evaluation.task.scores import chosen_languages, require_tested
@@ -127,7 +126,7 @@ def _macros(request: Request, cell: Cell, more: Mapping[str, str]) -> dict[str, 
         run += f"@{which}"
     values = {
         "TASK": repr(" ".join(task.full_name for task in request.learnt)),
-        "DATA": repr(located(request.data)),
+        "DATA": repr(str(Path(request.data).absolute())),
         "INIT_FROM": repr(run),
         "SEED": str(cell.seed),
     }

@@ -4,6 +4,7 @@ missing; how many examples are trained on; and what is refused before any traini
 import dataclasses
 import functools
 from collections.abc import Collection
+from pathlib import Path
 
 from xlingjax.data.labelled.task import (
     Task,
@@ -14,7 +15,6 @@ from xlingjax.data.labelled.task import (
     read,
     share_rows,
 )
-from xlingjax.data.labelled.tfds import located
 from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -288,7 +288,7 @@ def counted(request: Request, task: Task, bound: Bound) -> Count:
     # By the run and not its checkpoint: all of them have one vocabulary.
     return _counted(
         task.full_name,
-        located(request.data),
+        str(Path(request.data).absolute()),
         training_of(bound),
         reading_of(bound),
         run=str(run_and_checkpoint(request.source)[0]),
