@@ -49,16 +49,7 @@ def test_a_task_is_fine_tuned_and_measured_on_prepared_sets(start, tmp_path, mon
     )
     prepared_sets.prepare(tmp_path / "files", tmp_path / "sets", ["tatoeba/tatoeba_de"])
     monkeypatch.chdir(tmp_path)
-    words = [
-        "finetune",
-        str(start),
-        "--task",
-        "xnli/xnli",
-        "--data",
-        "tfds:sets",
-        "--to",
-        "scores",
-    ]
+    words = ["finetune", str(start), "--task", "xnli/xnli", "--data", "tfds:sets", "--to", "scores"]
     settings = [
         "LENGTH=24",
         "BATCH=8",
@@ -95,16 +86,7 @@ def test_a_task_is_fine_tuned_and_measured_on_prepared_sets(start, tmp_path, mon
     (found,) = (tmp_path / "as_it_is/cells").glob("**/scores.json")
     assert json.loads(found.read_text())["test"]["by_language"] == made["test"]["by_language"]
     # a suite: what is not prepared is said
-    words = [
-        "evaluate",
-        str(start),
-        "--suite",
-        "xtreme",
-        "--data",
-        "tfds:sets",
-        "--to",
-        "suite",
-    ]
+    words = ["evaluate", str(start), "--suite", "xtreme", "--data", "tfds:sets", "--to", "suite"]
     assert main.main([*words, "--tasks", "tatoeba", "panx"]) == 2
     assert "xtreme/panx: no train and no test or dev files" in capsys.readouterr().out
     assert main.main([*words, "--tasks", "tatoeba", "--allow-missing"]) == 0

@@ -233,7 +233,7 @@ def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
         (tmp_path / f"de-en.{code}").write_text(lines)
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=toy.ToyVocabulary(), parallel=())
     (floor,) = evaluators.floors(corpus, str(tmp_path), limit=2, run=True)()
-    (probe,) = evaluators.retrieval(corpus, str(tmp_path), limit=2)()
+    (probe,) = evaluators.EVALUATORS["retrieval"](corpus=corpus, pairs=str(tmp_path), limit=2)()
     assert floor.test == probe.pairs and len(floor.test["de"]) == 2
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.evaluation.alignment import METHODS, Alignment, Links
+from xlingjax.evaluation.alignment import METHODS
 from xlingjax.evaluation.floors import FLOORS
 from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing
@@ -285,24 +285,6 @@ def recovery(sample: Mapping[str, Any]) -> list[Any]:
         guesses.get_yticklabels(), sample["recovered"], pieces, strict=True
     ):
         label.set_color(drawing.COLOURS[2 if guess == piece else 1])
-    return figures
-
-
-def alignment(
-    alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], links: Links
-) -> list[Any]:
-    """Words of a pair down and across; colour: the highest cosine of their pieces, dots: links."""
-    left, right = words
-    # NaN until a pair of pieces is met: 0 would be a cosine, higher than a negative one.
-    grid = np.full((len(left), len(right)), np.nan)
-    for (i, j), cosine in np.ndenumerate(alignment.similarity):
-        row = alignment.left[i]
-        column = alignment.right[j]
-        grid[row, column] = np.nanmax([grid[row, column], cosine])
-    figures, axis = drawing.cells(grid, left, right, "", "cosine")
-    if links:
-        rows, columns = zip(*sorted(links), strict=True)
-        axis.plot(columns, rows, "o", color=drawing.COLOURS[1], markersize=5)
     return figures
 
 

@@ -57,13 +57,6 @@ class Part:
         text = json.dumps([self.number, self.name, self.index, *keys])
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def shown(self) -> str:
-        if isinstance(self.source, Path):
-            return str(self.source)
-        if isinstance(self.source, Pair):
-            return " ".join(str(side.path) for side in self.source.sides)
-        return str(self.source.path)
-
 
 def find_parts(
     mono: Sequence[str] = (), parallel: Sequence[str] = (), wikipedia: Sequence[str] = ()
