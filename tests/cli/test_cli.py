@@ -169,7 +169,7 @@ def test_unknown_macros_and_bindings(corpus, refused, override, parts):
 
 def test_a_required_macro_left_open_is_named_with_what_it_means(refused):
     status = main.main(["pretrain", "--gin_file", "gin/recipes/xlm_text.gin", "--workdir", "never"])
-    refused(status, "is not set", "--gin.", "patterns")
+    refused(status, "is not set", "--gin.VOCABULARY=", "(folder that")
 
 
 @pytest.mark.parametrize(

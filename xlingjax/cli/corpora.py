@@ -20,7 +20,7 @@ from xlingjax.cli.types import (
 )
 from xlingjax.cli.verb import RUN, TEXT, Option, Verb, option, workdir_of
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import disk_explained, parsed_json
+from xlingjax.runtime.files import parsed_json, require_folder
 from xlingjax.runtime.lock import alone_at
 
 # ---- vocab ---------------------------------------------------------------------------------------
@@ -250,16 +250,16 @@ def iwslt14(args: Namespace) -> int:
     languages = ("de", "en")
     steps = [moses_steps(args.moses, code) for code in languages]
     counted = [moses_steps(("tokenise",), code) for code in languages]
+    require_folder(args.output)
     output = Path(args.output)
     found = read_iwslt(args.folder, languages, counted)
-    with disk_explained(output):
-        output.mkdir(parents=True, exist_ok=True)
-        for name, pairs in found.items():
-            for side, language in enumerate(languages):
-                lines = [steps[side](pair[side]) + "\n" for pair in pairs]
-                path = output / f"{name}.de-en.{language}"
-                path.write_text("".join(lines), encoding="utf-8")
-            print(f"{output / name}.de-en: {len(pairs):,} pairs")
+    output.mkdir(parents=True, exist_ok=True)
+    for name, pairs in found.items():
+        for side, language in enumerate(languages):
+            lines = [steps[side](pair[side]) + "\n" for pair in pairs]
+            path = output / f"{name}.de-en.{language}"
+            path.write_text("".join(lines), encoding="utf-8")
+        print(f"{output / name}.de-en: {len(pairs):,} pairs")
     return 0
 
 
@@ -521,7 +521,8 @@ def demo(args: Namespace) -> int:
 
     sizes = dict(args.size)
     languages = [code for code in args.languages.split(",") if code]
-    with alone_at(args.folder, "choose another folder"), disk_explained(Path(args.folder)):
+    require_folder(args.folder, "DIR")
+    with alone_at(args.folder, "choose another folder"):
         written = write(args.folder, languages or LANGUAGES, sizes)
     files = written["files"]
     print(f"demo in {args.folder}: {', '.join(written['languages'])}; {len(files)} files")
