@@ -29,7 +29,7 @@ setup: $(VENV)/.ready ## virtual environment and pinned packages
 
 # Asked for by setup-% alone, it would be removed behind it.
 .PRECIOUS: $(VENV)/.ready-%
-setup-%: $(VENV)/.ready-% ## setup-cuda, setup-tpu: for NVIDIA GPUs or TPUs; setup-cuda12: V100s and older drivers (xlingjax doctor says which)
+setup-%: $(VENV)/.ready-% ## setup-cuda, setup-tpu: for NVIDIA GPUs or TPUs; setup-cuda12: V100s and older drivers
 	@$(BIN)/xlingjax doctor
 
 $(VENV)/.created: ## the virtual environment, empty

@@ -176,7 +176,7 @@ CASES = {
         "did you mean 'TRAIN_STEPS'?",
     ),
     "a number too large": (None, f"{PRETRAIN} --gin.BATCH=1e999", 2, "BATCH"),
-    "a misspelt verb": (None, "pretrian", 2, "did you mean pretrain?"),
+    "a misspelt verb": (None, "pretrian", 2, "did you mean 'pretrain'?"),
     # text and outputs
     "lines of old Macs": (write("held.txt", b"eins\rzwei\r"), ENCODE, 2, "its lines end in CR"),
     "an empty text": (write("held.txt", b""), ENCODE, 2, "no sentence in it"),

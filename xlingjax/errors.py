@@ -26,6 +26,13 @@ class UserError(Exception):
     """
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message on an unknown word: what was probably meant; "": nothing is near."""
+    # 0.65 keeps bf16 for bfloat16, and leaves out splash for sdpa.
+    near = difflib.get_close_matches(word, list(known), 1, 0.65)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def in_one_line(error: UserError) -> str:
     """The message without what gin appends; ends of line in what a user gave are shown as
     backslash n."""
@@ -102,10 +109,8 @@ def require_choice(settings: Any, choices: Iterable[str], names: str, where: str
         if not wrong:
             continue
         needed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        # 0.65 keeps bf16 for bfloat16, and leaves out splash for sdpa.
-        near = difflib.get_close_matches(str(wrong[0]), choices, 1, 0.65)
-        if near:
-            needed += f" (did you mean {near[0]!r}?)"
+        if near := did_you_mean(str(wrong[0]), choices):
+            needed += f" ({near.removeprefix('; ')})"
         raise SettingError(name, value, needed, where)
 
 

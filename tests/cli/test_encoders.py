@@ -168,12 +168,8 @@ def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
     [
         ("inspect runs/x", "RUN: without --pair a recipe alone is read; leave it out"),
         ("inspect --layer 2", "--layer: without --pair a recipe alone is read; leave it out"),
-        ("inspect --pair a b --languages de en", "give RUN too: xlingjax inspect RUN --pair"),
-        ("inspect runs/x --pair a b", "give --languages too: xlingjax inspect RUN --pair"),
-        (
-            "inspect runs/x --pair a b --languages de en --gin.LENGTH=8",
-            "a run has its recipe; leave out --gin_file and --gin.NAME=",
-        ),
+        ("inspect runs/x --pair a b", "xlingjax inspect RUN --pair"),
+        ("inspect runs/x --pair a b --languages de en --gin.LENGTH=8", "a run has its recipe"),
     ],
 )
 def test_what_is_lacking_for_attention_is_said(words, said, capsys):
@@ -239,7 +235,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         "--stem",
         str(corpus / "align" / "de-en"),
     ]
-    assert main.main([*words, "--output", str(tmp_path / "a.txt"), "--picture", "1"]) == 0
+    assert main.main([*words, "--output", str(tmp_path / "a.txt")]) == 0
     assert "alignment error rate" in capsys.readouterr().out
     for code in ("de", "en"):
         write(
@@ -262,10 +258,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "made-en")]
     assert main.main([*words, "--output", str(tmp_path / "c.txt")]) == 0
     assert "0.0000" in capsys.readouterr().out
-    assert (
-        len((tmp_path / "a.txt").read_text().splitlines()) == 4
-        and (tmp_path / "a.txt.png").stat().st_size > 1000
-    )
+    assert len((tmp_path / "a.txt").read_text().splitlines()) == 4
     files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
     words = [
         "mine",
@@ -338,7 +331,7 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
     ]
     assert main.main(words) == 0
     assert (
-        f"layer {after.model.config.layers} (the last: {tmp_path / 'out'} has no ret"
+        f"layer {after.model.config.layers} (the last: no retrieval in a result.json"
         in capsys.readouterr().out
     )
     capsys.readouterr()
@@ -544,52 +537,10 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         ],
         "--layer 9",
     )
-    words = plug_in_command(corpus, run, tmp_path / "nli")
-    refused(
-        ["verify", *words[1 : words.index("--workdir")]],
-        "verify tests what objectives predict of hidden words; plug_in promises nothing",
-    )
     refused(["mine", "--output", "x"], "mine needs RUN")
-    for codes in (("German", "en"), ("de", "de")):
-        words = [
-            "mine",
-            str(run),
-            "--languages",
-            *codes,
-            "--files",
-            source,
-            source,
-            "--output",
-            str(tmp_path / "m"),
-        ]
-        refused(words, f"--languages {codes[0]} {codes[1]}", "zh_TW")
-    words = [
-        "mine",
-        str(run),
-        "--languages",
-        "de",
-        "en",
-        "--files",
-        source,
-        source,
-        "--output",
-        f"{tmp_path}/",
-    ]
-    refused(words, f"--output {tmp_path}/: give the folder and a name")
+    words = ["mine", str(run), "--files", source, source, "--output", str(tmp_path / "m")]
+    refused([*words, "--languages", "de", "de"], "--languages de de", "zh_TW")
     refused(["mine", "--negatives", "--output", "x"], "give both")
-    refused([*words, "--platform", "cpu"], "--platform: only mine --negatives reads this")
-    refused(
-        ["mine", str(run), "--negatives", "--margin", "ratio", "--output", "x"],
-        "RUN, --margin: mine --negatives",
-    )
-    refused(
-        ["mine", "--negatives", "--random_share", "5", "--output", "x"],
-        "'5' is not a share from 0 to 1",
-    )
-    refused(
-        ["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads this"
-    )
-    refused(
-        ["plug", "in", str(run), "--output", "x", "--source", str(run), "--seed", "0"],
-        "--seed: the cross-attention",
-    )
+    words += ["--languages", "de", "en", "--platform", "cpu"]
+    refused(words, "--platform: only mine --negatives reads this")
+    refused(["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads")

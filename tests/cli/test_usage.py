@@ -13,21 +13,18 @@ from xlingjax.errors import UserError, in_one_line
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("pretrian", "invalid choice: 'pretrian'; did you mean pretrain?"),
-        ("data chek", "invalid choice: 'chek'; did you mean check?"),
-        ("mine r --search exat", "'exat'; did you mean exact?"),
+        ("pretrian", "invalid choice: 'pretrian'; did you mean 'pretrain'?"),
+        ("data chek", "invalid choice: 'chek'; did you mean 'check'?"),
+        ("mine r --search exat", "'exat'; did you mean 'exact'?"),
         ("mine r --search scann", "(choose from 'exact', 'ivf')"),
         # Not that --workdir is lacking.
-        ("pretrain --workdri w", "no option --workdri; did you mean --workdir?"),
-        ("encode r --layr=3", "no option --layr; did you mean --layer?"),
+        ("pretrain --workdri w", "no option --workdri; did you mean '--workdir'?"),
+        ("encode r --layr=3", "no option --layr; did you mean '--layer'?"),
         ("pretrain --TRAIN_STEPS=5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
         ("pretrain --TRAIN_STEPS 5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
-        ("pretrain --TRAIN_STEPS", "a setting of the recipe is --gin.TRAIN_STEPS=VALUE "),
-        ("pretrain --workdir w TRAIN_STEPS=5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
         # It reads no recipe.
         ("encode r --TRAIN_STEPS=5", "no option --TRAIN_STEPS (see"),
-        ("pretrain --gin.TRAIN_STEPS 5", "--gin.TRAIN_STEPS: write --gin.TRAIN_STEPS=5, without a"),
-        ("pretrain --gin.TRAIN_STEPS --workdir w", "write --gin.TRAIN_STEPS=VALUE, without a"),
+        ("pretrain --gin.TRAIN_STEPS 5", "write --gin.TRAIN_STEPS=VALUE, without a"),
     ],
 )
 def test_what_was_meant_is_said(line, said, capsys):
@@ -41,7 +38,7 @@ def test_an_option_may_be_cut_short_and_a_value_look_like_one():
     assert args.name == "recipe"
     line = ["encode", "r", "--inp", "x", "--lang", "de", "--output", "y", "--prefix", "--a b"]
     args = main.parser().parse_args(line)
-    assert (args.input, args.language, args.prefix) == ("x", "de", "--a b")
+    assert (args.source, args.language, args.prefix) == ("x", "de", "--a b")
 
 
 ODD = ("²", "1_000", "١٢", "nan", "inf", "1e999", "", " 1", "0x10", "−1")

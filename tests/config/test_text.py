@@ -357,5 +357,5 @@ def test_a_share_of_lines_is_not_left_out_of_a_mixture_in_silence(corpus, not_ou
         mixture="not_ours.pairs",
         holdout=0.1,
     )
-    with pytest.raises(UserError, match=r"text\.holdout=0\.1 .* tlm reads is the mixture"):
+    with pytest.raises(UserError, match=r"text\.holdout=0\.1 .* tlm reads the mixture"):
         text.batches(TlmFeatures(), 4, 64)()

@@ -167,5 +167,5 @@ def test_the_probe_measures_every_layer_and_names_the_best(tmp_path):
     with pytest.raises(UserError, match="de-en.txt has 1 lines for 2 pairs"):
         alignment.read_gold(tmp_path, toy.LANGUAGES)
     (tmp_path / "de-en.en").write_text("abc de fgh\n")
-    with pytest.raises(UserError, match=r"de-en.de has 2 lines and \S*de-en.en has 1"):
+    with pytest.raises(UserError, match=r"de-en.de has 2 lines, \S*de-en.en has 1"):
         alignment.read_gold(tmp_path, toy.LANGUAGES)

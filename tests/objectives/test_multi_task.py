@@ -86,7 +86,7 @@ def test_microbatches_add_up(model):
         ),
         (
             lambda: multi_task(CORPUS, "{task}-{language}", labels=TASKS, weights={"xnli": 1}),
-            "TASK_WEIGHTS are of xnli and TASK_LABELS of xnli, pawsx",
+            "TASK_WEIGHTS are of xnli, the tasks xnli, pawsx",
         ),
     ],
 )

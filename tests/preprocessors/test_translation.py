@@ -229,7 +229,7 @@ def test_directions_say_into_which_languages_a_text_is_translated():
     ):
         with pytest.raises(UserError, match=match):
             pivots(languages, chosen, languages)
-    with pytest.raises(UserError, match="a run in de alone"):
+    with pytest.raises(UserError, match="set LANGUAGES to two"):
         pivots(("de",), (), ("de",))
 
 

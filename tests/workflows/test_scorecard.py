@@ -457,9 +457,9 @@ def test_the_card_of_a_folder_is_written_again(tmp_path, capsys):
     "words, message",
     [
         (["a", "b"], "say where it goes by --output DIR"),
-        (["a", "b", "--output", "a/cells/0/scores.json"], "it is a file; give a folder"),
+        (["a", "b", "--output", "a/cells/0/scores.json"], "is a file; choose a folder"),
         (["a", "--compare", "b"], "--compare: a score card reads only folders of cells"),
-        (["a", "none"], "none has no cells and cannot share a score card"),
+        (["a", "none", "--output", "o"], "none has no cells to share a score card"),
         (["none", "nothing"], "a report is of one run; see --compare"),
     ],
 )

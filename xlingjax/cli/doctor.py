@@ -1,27 +1,25 @@
 """`xlingjax doctor`: is this installation sound? Every finding carries the command that repairs it.
 
-Looks at: the Python version, every requirement against what is installed, folders that two
-distributions both wrote into (t5 0.9.4 requires seqio-nightly and tfds-nightly, whose files replace
-those of seqio and tensorflow-datasets), the optional extras, devices, the compile cache, and
-whether the heavy packages import together.
+It looks at the Python version, at every requirement, at folders that two distributions both wrote
+into (t5 0.9.4 requires seqio-nightly and tfds-nightly, whose files replace those of seqio and
+tensorflow-datasets), at the optional extras, devices and the compile cache, and whether the heavy
+packages import together.
 """
 
-import argparse
 import importlib
 import importlib.metadata as metadata
 import os
 import re
-import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from xlingjax.cli.verb import Verb
 from xlingjax.runtime.quiet import quiet_stderr
 
-MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
 # What each extra is for, and the module that shows it is there.
 EXTRAS = {
     "dev": ("tests and linter", "pytest"),
@@ -31,26 +29,19 @@ EXTRAS = {
     "clean": ("data clean", "mwxml"),
     "kenlm": ("perplexities by KenLM files", "kenlm"),
 }
-# NVIDIA's release notes: the first driver of each CUDA, and the first compute capability (that of
-# Turing) of CUDA 13.
-OLDEST_DRIVER = {"cuda12": 525, "cuda13": 580}
-CUDA_13_CARDS = (7, 5)
-# Of two distributions that own one folder, the one to keep.
-KEEP = {
-    "seqio": "seqio",
-    "tensorflow_datasets": "tensorflow-datasets",
-    "tensorflow": "tensorflow",
-    "tensorflow_text": "tensorflow-text",
-    "jax": "jax",
-    "t5": "t5",
-}
+# Of two distributions that own one folder, the one to keep; else the first.
+KEEP = {"tensorflow_datasets": "tensorflow-datasets", "tensorflow_text": "tensorflow-text"}
+# Those whose compiled parts clash when their versions do not fit each other.
+HEAVY = (
+    *("tensorflow", "tensorflow_text", "sentencepiece", "seqio", "flax.linen", "optax"),
+    "orbax.checkpoint",
+)
 # Of lines of RECORD: a package with an __init__.py of its own, at the top. Namespace packages have
 # none, and several distributions may share those.
 _TOP_PACKAGE = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     level: str
     """"ok", "note" (works, could be better) or "broken"."""
     subject: str
@@ -58,48 +49,20 @@ class Finding:
     repair: str = ""
 
 
-def normalised(name: str) -> str:
-    """PEP 503: the form under which two spellings of one distribution name are equal."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def shared_packages(distributions: Iterable[metadata.Distribution]) -> dict[str, list[str]]:
-    """{top-level package: distributions whose file lists both claim its __init__.py}, where there
-    are at least two."""
-    owners: dict[str, set[str]] = {}
-    for distribution in distributions:
-        # Not every installer writes one.
-        record = distribution.read_text("RECORD") or ""
-        for package in _TOP_PACKAGE.findall(record):
-            owners.setdefault(package, set()).add(normalised(distribution.metadata["Name"]))
-    shared = {}
-    for package, names in sorted(owners.items()):
-        if len(names) > 1:
-            shared[package] = sorted(names)
-    return shared
-
-
-def check_python() -> Iterator[Finding]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    # As pyproject.toml says; pip checks it only when it installs.
-    if (3, 11) <= sys.version_info[:2] < (3, 13):
-        yield Finding("ok", "python", f"{version} at {sys.executable}")
-    else:
-        yield Finding(
-            "broken",
-            "python",
-            f"{version}: 3.11 or 3.12 is needed",
-            "rm -rf .venv && make setup PYTHON=python3.11",
-        )
-
-
 def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Finding]:
-    """Each requirement without an extra marker, against what is installed."""
+    """Each requirement without an extra marker, against what is installed; Python's own first."""
     from packaging.requirements import Requirement
 
-    if requires is None:
-        requires = metadata.requires("xlingjax") or []
-    for text in requires:
+    # As pyproject.toml says; pip checks it only when it installs.
+    sound = (3, 11) <= sys.version_info[:2] < (3, 13)
+    version = f"{sys.version.split()[0]} at {sys.executable}; 3.11 or 3.12 is needed"
+    yield Finding(
+        "ok" if sound else "broken",
+        "python",
+        version,
+        "" if sound else "rm -rf .venv && make setup PYTHON=python3.11",
+    )
+    for text in metadata.requires("xlingjax") or [] if requires is None else requires:
         requirement = Requirement(text)
         # Those of extras are optional, see `check_extras`.
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
@@ -114,66 +77,52 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
         if requirement.specifier.contains(version, prereleases=True):
             yield Finding("ok", requirement.name, version)
         else:
-            yield Finding(
-                "broken", requirement.name, f"{version} is outside {requirement.specifier}", repair
-            )
+            outside = f"{version} is outside {requirement.specifier}"
+            yield Finding("broken", requirement.name, outside, repair)
 
 
 def check_shared_packages(
     distributions: Iterable[metadata.Distribution] | None = None,
 ) -> Iterator[Finding]:
-    if distributions is None:
-        distributions = metadata.distributions()
-    for package, names in shared_packages(distributions).items():
+    """Top-level packages that the file lists of at least two distributions claim."""
+    owners: dict[str, set[str]] = {}
+    for distribution in metadata.distributions() if distributions is None else distributions:
+        # Not every installer writes one.
+        record = distribution.read_text("RECORD") or ""
+        # The form under which two spellings of one name are equal (PEP 503).
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
+        for package in _TOP_PACKAGE.findall(record):
+            owners.setdefault(package, set()).add(name)
+    for package, names in sorted(owners.items()):
+        if len(names) < 2:
+            continue
         # Both are taken out and one is installed anew, since neither has all of its files any more.
-        keep = KEEP.get(package, names[0])
-        others = [name for name in names if name != keep]
+        keep = KEEP.get(package, min(names))
+        others = " ".join(sorted(names - {keep}))
         yield Finding(
             "broken",
             f"folder {package}/",
-            f"{' and '.join(names)} both wrote into it: which files are there depends on the order"
-            " of installation",
-            f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps"
-            f" {keep}{_pin(keep)}",
-        )
-
-
-def _pin(name: str) -> str:
-    try:
-        return f"=={metadata.version(name)}"
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def check_t5() -> Iterator[Finding]:
-    try:
-        yield Finding(
-            "ok",
-            "t5",
-            f"{metadata.version('t5')} (installed without its own requirements, on purpose)",
-        )
-    except metadata.PackageNotFoundError:
-        yield Finding(
-            "note",
-            "t5",
-            "not installed; only its own preprocessors and metrics need it",
-            "pip install --no-deps t5==0.9.4",
+            f"{' and '.join(sorted(names))} both wrote into it: which files are there depends on"
+            " the order of installation",
+            f"pip uninstall -y {others} && pip install --force-reinstall --no-deps"
+            f" -c constraints.txt {keep}",
         )
 
 
 def check_extras(find: Callable[[str], object] | None = None) -> Iterator[Finding]:
     # Found and not imported: torch and transformers take seconds.
     find = find or importlib.util.find_spec
-    for extra, (purpose, module) in EXTRAS.items():
+    wanted = [
+        (f"extra {extra}", purpose, module, f"pip install -c constraints.txt -e '.[{extra}]'")
+        for extra, (purpose, module) in EXTRAS.items()
+    ]
+    # Without its own requirements, on purpose.
+    t5 = ("t5", "its own preprocessors and metrics", "t5", "pip install --no-deps t5==0.9.4")
+    for subject, purpose, module, repair in (*wanted, t5):
         if find(module):
-            yield Finding("ok", f"extra {extra}", f"{module} is there ({purpose})")
+            yield Finding("ok", subject, f"{module} is there ({purpose})")
         else:
-            yield Finding(
-                "note",
-                f"extra {extra}",
-                f"not installed ({purpose})",
-                f"pip install -c constraints.txt -e '.[{extra}]'",
-            )
+            yield Finding("note", subject, f"not installed ({purpose})", repair)
 
 
 def check_devices() -> Iterator[Finding]:
@@ -184,76 +133,32 @@ def check_devices() -> Iterator[Finding]:
     try:
         devices = jax.devices()
     except NO_PLATFORM as error:
-        reason = f"platform {jax.config.jax_platforms!r} is not available: {first_line(error)}"
         yield Finding(
             "broken",
             "devices",
-            reason,
+            f"platform {jax.config.jax_platforms!r} is not available: {first_line(error)}",
             "unset JAX_PLATFORMS, or set it to a platform that is there (cpu)",
         )
         return
     kinds = sorted({device.device_kind for device in devices})
-    yield Finding(
-        "ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})"
-    )
+    platform = devices[0].platform
+    yield Finding("ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {platform})")
     # JAX uses an accelerator, so none is left unused.
-    if devices[0].platform != "cpu":
+    if platform != "cpu":
         return
-    # The plugin of an accelerator must be of JAX's own version.
     version = metadata.version("jax")
-    if Path("/dev/nvidia0").exists():
-        extra, why = cuda_of(_cards())
-        repair = f'pip install "jax[{extra}]=={version}"'
-        if not extra:
-            repair = "update the driver of NVIDIA"
-        yield Finding(
-            "note", "devices", f"an NVIDIA GPU is there and JAX does not use it{why}", repair
-        )
-    # TPU VMs show their chips as one or the other, by generation.
-    if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
-        yield Finding(
-            "note",
-            "devices",
-            "a TPU seems to be there and JAX does not use it",
-            f'pip install "jax[tpu]=={version}"',
-        )
-
-
-def _cards() -> list[str]:
-    """Of each NVIDIA GPU its compute capability and the driver: "7.0, 535.183.01"."""
-    asked = "--query-gpu=compute_cap,driver_version"
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", asked, "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=30,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.splitlines()
-
-
-def cuda_of(cards: Iterable[str]) -> tuple[str, str]:
-    """(JAX's extra for these cards, what decides it), of lines as `_cards` gives them; the extra is
-    "" where the driver is older than both."""
-    for card in cards:
-        numbers = re.findall(r"\d+", card)
-        if len(numbers) < 3:
-            continue
-        capability = (int(numbers[0]), int(numbers[1]))
-        driver = int(numbers[2])
-        if driver < OLDEST_DRIVER["cuda12"]:
-            least = OLDEST_DRIVER["cuda12"]
-            return "", f": its driver is {driver}, CUDA 12 needs {least}"
-        if capability < CUDA_13_CARDS:
-            major, minor = capability
-            return "cuda12", f": CUDA 13 has no card of {major}.{minor}"
-        if driver < OLDEST_DRIVER["cuda13"]:
-            least = OLDEST_DRIVER["cuda13"]
-            return "cuda12", f": its driver is {driver}, CUDA 13 needs {least}"
-    return "cuda13", ""
+    # TPU VMs show their chips as one or the other, by generation. The plugin of an accelerator must
+    # be of JAX's own version.
+    unused = {
+        "an NVIDIA GPU": (
+            ("/dev/nvidia0",),
+            f'pip install "jax[cuda13]=={version}" (before Turing, or a driver below 580: cuda12)',
+        ),
+        "a TPU": (("/dev/accel0", "/dev/vfio/0"), f'pip install "jax[tpu]=={version}"'),
+    }
+    for name, (places, repair) in unused.items():
+        if any(Path(place).exists() for place in places):
+            yield Finding("note", "devices", f"{name} is there and JAX does not use it", repair)
 
 
 def check_compile_cache() -> Iterator[Finding]:
@@ -270,7 +175,7 @@ def check_compile_cache() -> Iterator[Finding]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            pass
+            yield Finding("ok", "compile cache", str(folder))
     except OSError as error:
         yield Finding(
             "broken",
@@ -278,24 +183,12 @@ def check_compile_cache() -> Iterator[Finding]:
             f"{folder}: {error.strerror}",
             "export JAX_COMPILATION_CACHE_DIR=$HOME/.cache/xlingjax/jax",
         )
-        return
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    yield Finding("ok", "compile cache", f"{folder} ({size / 2**20:.0f} MiB)")
 
 
 def check_imports() -> Iterator[Finding]:
-    """The packages whose compiled parts clash when their versions do not fit each other."""
     # Read when TensorFlow is imported: its notices would stand between the findings.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    for module in (
-        "tensorflow",
-        "tensorflow_text",
-        "sentencepiece",
-        "seqio",
-        "flax.linen",
-        "optax",
-        "orbax.checkpoint",
-    ):
+    for module in HEAVY:
         try:
             with quiet_stderr():
                 importlib.import_module(module)
@@ -310,17 +203,13 @@ def check_imports() -> Iterator[Finding]:
             )
             # Those that follow would fail by the same clash.
             return
-    yield Finding(
-        "ok", "imports", "tensorflow, sentencepiece, seqio, flax, optax and orbax import together"
-    )
+    yield Finding("ok", "imports", f"{', '.join(HEAVY)} import together")
 
 
 # Findings are written as they come: what needs no import stands before what an import may crash.
 CHECKS = (
-    check_python,
     check_requirements,
     check_shared_packages,
-    check_t5,
     check_extras,
     check_devices,
     check_compile_cache,
@@ -334,33 +223,20 @@ def doctor(
     """Write every finding as it comes; 1 when something is broken, else 0."""
     broken = 0
     for check in checks:
-        for finding in check():
-            broken += finding.level == "broken"
-            write(f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}")
-            if not finding.repair:
-                continue
-            label = "to add it:"
-            if finding.level == "broken":
-                label = "repair:"
-            write(f"        {label:<22} {finding.repair}")
-    if broken:
-        write(f"{broken} broken")
-        return 1
-    write("all is well")
-    return 0
+        for level, subject, text, repair in check():
+            broken += level == "broken"
+            write(f"{level.upper() if level == 'broken' else level:<6}  {subject:<22} {text}")
+            if repair:
+                label = "repair:" if level == "broken" else "to add it:"
+                write(f"        {label:<22} {repair}")
+    write(f"{broken} broken" if broken else "all is well")
+    return 1 if broken else 0
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """It has none."""
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: Namespace) -> int:
     return doctor()
 
 
-VERB = Verb(
-    "doctor",
-    "check this installation; every finding carries the command that repairs it",
-    options,
-    run,
+DOCTOR = Verb(
+    "doctor", "check this installation; every finding carries the command that repairs it", run
 )

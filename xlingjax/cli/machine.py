@@ -1,35 +1,55 @@
-"""The options that say which machine a verb runs on, and what is done about them before JAX
-starts."""
+"""The options that say which machine a verb runs on, alone or as several commands, and what is done
+about them before JAX starts."""
 
 import argparse
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
 
 from xlingjax.cli.types import count, positive
+from xlingjax.cli.verb import option
 from xlingjax.errors import UserError
 
-
-def machine_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
-    parser.add_argument(
-        "--devices", type=positive, metavar="N", help="make the CPU look like N devices"
-    )
-
-
-def process_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+MACHINE = (
+    option("--platform", "cpu, gpu or tpu (default: what JAX finds)", default=""),
+    option("--devices", "make the CPU look like N devices", positive, "N"),
+)
+RECIPE = (
+    option(
+        "--gin_file",
+        "a recipe; repeat to add bindings",
+        action="append",
+        default=[],
+        metavar="FILE",
+    ),
+    option(
+        "--trust", "the config.gin of a run may have modules imported, which may do anything", bool
+    ),
+    *MACHINE,
+)
+PROCESSES = (
+    option(
         "--coordinator",
-        default="",
+        "process 0 of several (SLURM and TPU pods need none)",
         metavar="HOST:PORT",
-        help="process 0 of several (SLURM and TPU pods need none)",
-    )
-    parser.add_argument(
-        "--num_processes", type=count, default=0, metavar="N", help="of all hosts together"
-    )
-    parser.add_argument(
-        "--process_id", type=count, default=-1, metavar="I", help="of this one, from 0"
-    )
+        default="",
+    ),
+    option("--num_processes", "of all hosts together", count, "N", default=0),
+    option("--process_id", "of this one, from 0", count, "I", default=-1),
+)
+JOBS = (
+    option(
+        "--jobs",
+        "trainings side by side, each on its part of the devices (default 1)",
+        positive,
+        "N",
+    ),
+    # Of a command that another one started: it prints no card, and says whether it waits for the
+    # work that others are at.
+    option("--worker", argparse.SUPPRESS, choices=("wait", "leave")),
+)
 
 
 def prepare_machine(args: Namespace) -> None:
@@ -37,7 +57,7 @@ def prepare_machine(args: Namespace) -> None:
     # TensorFlow reads it once, when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("absl").setLevel(logging.ERROR)
-    if not args.devices:
+    if not getattr(args, "devices", None):
         return
     import jax
 
@@ -56,12 +76,9 @@ def machine_of(args: Namespace):
     from xlingjax.runtime.machine import RuntimeConfig
 
     # Verbs that run in one process have no options for several, and not all train.
-    return RuntimeConfig(
-        platform=args.platform or "",
-        coordinator=getattr(args, "coordinator", ""),
-        num_processes=getattr(args, "num_processes", 0),
-        process_id=getattr(args, "process_id", -1),
-    )
+    names = ("platform", "coordinator", "num_processes", "process_id")
+    given = {name: getattr(args, name, None) for name in names}
+    return RuntimeConfig(**{name: value for name, value in given.items() if value is not None})
 
 
 def machine_words(args: Namespace) -> list[str]:
@@ -76,3 +93,35 @@ def machine_words(args: Namespace) -> list[str]:
     if getattr(args, "trust", False):
         words.append("--trust")
     return words
+
+
+# ---- --jobs: one command as several that share its work, each on its part of the devices ---------
+
+
+def groups_of(args: Namespace) -> list[Any]:
+    """The devices of each of --jobs commands; none where this command does the work itself. Raises
+    UserError."""
+    from xlingjax.runtime.machine import slurm_tasks
+    from xlingjax.workflows.side_by_side import device_groups
+
+    if (args.jobs or 1) == 1:
+        return []
+    several = getattr(args, "num_processes", 0) or os.environ.get("XLINGJAX_NUM_PROCESSES")
+    if several or slurm_tasks() > 1:
+        raise UserError(
+            f"--jobs {args.jobs}: several processes are one training (--num_processes), which has"
+            " none beside it; leave it out"
+        )
+    groups = device_groups(args.jobs, args.platform, args.devices)
+    # This process only starts the others, and leaves them the devices.
+    args.platform = "cpu"
+    return groups
+
+
+def run_beside(args: Namespace, groups: Sequence[Any]) -> int:
+    """Run this command once for each group. Raises UserError and Stopped, see `run_groups`."""
+    from xlingjax.workflows.side_by_side import run_groups
+
+    # What stands last counts, wherever the options were.
+    words = [*args.words, "--jobs", "1", "--worker", "wait"]
+    return run_groups(args.name, words, groups)

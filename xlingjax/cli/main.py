@@ -1,42 +1,15 @@
-"""The command `xlingjax`: its verbs, each in a file beside this one."""
+"""The command `xlingjax`: its verbs, in families beside this file."""
 
 import argparse
 import gc
 import os
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 
-from xlingjax.cli import (
-    adapt,
-    align,
-    average,
-    bakeoff,
-    cache,
-    data,
-    demo,
-    doctor,
-    encode,
-    evaluate,
-    export,
-    finetune,
-    import_,
-    inspect,
-    mine,
-    plan,
-    plug,
-    pretrain,
-    recipe,
-    report,
-    score,
-    table,
-    translate,
-    verify,
-    vocab,
-    words,
-)
-from xlingjax.cli.arguments import parser_of, unread
-from xlingjax.cli.machine import prepare_machine
+import xlingjax
+from xlingjax.cli import corpora, doctor, measuring, models, training
+from xlingjax.cli.machine import RECIPE, prepare_machine
+from xlingjax.cli.verb import Parser, add_verbs
 from xlingjax.errors import EXIT_CODE, INTERRUPTED, Stopped, UserError, in_one_line
 from xlingjax.runtime.files import refused_by_system, require_unicode
 from xlingjax.runtime.trust import trusting
@@ -47,38 +20,45 @@ GARBAGE_AFTER = 500_000
 tracing, which make millions that stay, would be a quarter slower."""
 # --help lists them in this order.
 VERBS = (
-    pretrain.VERB,
-    finetune.VERB,
-    bakeoff.VERB,
-    table.VERB,
-    recipe.VERB,
-    vocab.VERB,
-    data.VERB,
-    cache.VERB,
-    demo.VERB,
-    inspect.VERB,
-    plan.VERB,
-    verify.VERB,
-    evaluate.VERB,
-    score.VERB,
-    report.VERB,
-    encode.VERB,
-    align.VERB,
-    mine.VERB,
-    words.VERB,
-    translate.VERB,
-    translate.GENERATE,
-    plug.VERB,
-    average.VERB,
-    import_.VERB,
-    adapt.VERB,
-    export.VERB,
-    doctor.VERB,
+    training.PRETRAIN,
+    training.FINETUNE,
+    training.BAKEOFF,
+    training.TABLE,
+    training.RECIPE,
+    corpora.VOCAB,
+    corpora.DATA,
+    corpora.CACHE,
+    corpora.DEMO,
+    training.INSPECT,
+    training.PLAN,
+    training.VERIFY,
+    measuring.EVALUATE,
+    measuring.SCORE,
+    measuring.REPORT,
+    models.ENCODE,
+    models.ALIGN,
+    models.MINE,
+    models.WORDS,
+    models.TRANSLATE,
+    models.GENERATE,
+    models.PLUG,
+    models.AVERAGE,
+    models.IMPORT,
+    training.ADAPT,
+    models.EXPORT,
+    doctor.DOCTOR,
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    return parser_of(VERBS)
+    top = Parser(
+        prog="xlingjax",
+        description="Cross-lingual pretraining in JAX.",
+        epilog="xlingjax VERB --help explains a verb.",
+    )
+    top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
+    add_verbs(top, VERBS, RECIPE, required=True)
+    return top
 
 
 def run(argv: Sequence[str]) -> int:
@@ -89,44 +69,22 @@ def run(argv: Sequence[str]) -> int:
     for word in argv:
         # What is typed may be of several lines.
         require_unicode(" ".join(word.splitlines()))
-    for word, following in pairwise([*argv, "--"]):
         if not word.startswith(GIN_PREFIX):
             words.append(word)
-            continue
         # Before argparse, which would complain of the value behind a space, and not of the space.
-        if "=" not in word:
-            value = following
-            if following.startswith("--"):
-                value = "VALUE"
-            raise UserError(f"{word}: write {word}={value}, without a space")
-        overrides.append(word.removeprefix(GIN_PREFIX))
-    args, rest = parser().parse_known_args(words)
-    if rest:
-        raise UserError(unread(args, rest))
-    if overrides and "gin_file" not in args:
+        elif "=" not in word:
+            raise UserError(f"{word}: write {word}=VALUE, without a space")
+        else:
+            overrides.append(word.removeprefix(GIN_PREFIX))
+    args = parser().parse_args(words)
+    if overrides and not args.verb.recipe:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides
     args.words = [*argv]
     # Before the verb imports what starts JAX.
-    if "platform" in args:
-        prepare_machine(args)
-    if len(getattr(args, "gin_file", None) or ()) > 1:
-        _say_what_is_set_anew(args)
-    with trusting("trust" in args and args.trust):
-        return args.run_verb(args)
-
-
-def _say_what_is_set_anew(args: argparse.Namespace) -> None:
-    from xlingjax.config.gin_files import set_anew
-
-    try:
-        line = set_anew(args.gin_file, args.overrides)
-    # A file that cannot be read, which the verb says with its line.
-    except UserError:
-        return
-    if line:
-        # As a run's warnings; standard error is for what ends it.
-        print(line)
+    prepare_machine(args)
+    with trusting(getattr(args, "trust", False)):
+        return args.verb(args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     130 interrupted, 141 what reads its output has ended."""
     if argv is None:
         argv = sys.argv[1:]
-        # What a terminal cannot show is no reason to end.
+        # Do not crash on characters that the terminal cannot print.
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(GARBAGE_AFTER)

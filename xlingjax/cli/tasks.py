@@ -1,88 +1,73 @@
 """`finetune --task`, `evaluate --suite` and `evaluate --mixture`: the tasks of benchmarks."""
 
-import argparse
 import functools
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
-from xlingjax.cli.machine import machine_of
+from xlingjax.cli.machine import JOBS, groups_of, machine_of, run_beside
 from xlingjax.cli.types import place, positive
-from xlingjax.cli.verb import require_unread, workdir_of
+from xlingjax.cli.verb import option, require_unread, workdir_of
 from xlingjax.errors import UserError
 
 OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid", "jobs", "worker")
-OF_SUITES = (
-    *OF_TASKS,
-    "tasks",
-    "split",
-    "layer",
-    "pooling",
-    "prefix",
-    "follow",
-    "patience",
-    "labels",
+_OF_MIXTURES = ("split", "follow", "patience", "labels")
+OF_SUITES = (*OF_TASKS, *_OF_MIXTURES, "tasks", "layer", "pooling", "prefix")
+
+RUN = option("run", "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID", metavar="RUN", nargs="?")
+# No option has a default: what is given and not read is refused.
+SWEEP = (
+    option(
+        "--data",
+        "folder of the benchmark's files",
+        metavar="DIR",
+    ),
+    option(
+        "--to",
+        "cells, predictions and the score card; shared by sweeps",
+        place,
+        "DIR",
+        dest="output",
+    ),
+    option(
+        "--strategy",
+        "transfer (default), pivot, translate_train, multi_language ...",
+        nargs="+",
+        metavar="NAME",
+    ),
+    option(
+        "--languages",
+        "pivots, or targets, of the strategy (default: all); of multi_language sets to train on:"
+        " en+de en+de+zh; of a --mixture of text to text the languages of inputs and targets",
+        nargs="+",
+        metavar="CODE",
+    ),
+    option("--seeds", "trainings of each setting (default 1)", positive, "N"),
+    option("--grid", "settings to try, the best chosen on dev", nargs="+", metavar="MACRO=A,B"),
+    *JOBS,
+    option("--allow-missing", "go on without files that lack", bool),
 )
 
 
-def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
-    """RUN, and into `group` what sweeps over tasks read."""
-    # No option has a default: what is given and not read is refused.
-    text = "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID"
-    parser.add_argument("run", nargs="?", metavar="RUN", help=text)
-    group.add_argument("--data", metavar="DIR", help="folder of the benchmark's files")
-    text = "cells, predictions and the score card; shared by sweeps"
-    group.add_argument("--to", dest="output", type=place, metavar="DIR", help=text)
-    text = "transfer (default), pivot, translate_train, multi_language ..."
-    group.add_argument("--strategy", nargs="+", metavar="NAME", help=text)
-    text = (
-        "pivots, or targets, of the strategy (default: all); of multi_language sets to train on:"
-        " en+de en+de+zh; of a --mixture of text to text the languages of inputs and targets"
-    )
-    group.add_argument("--languages", nargs="+", metavar="CODE", help=text)
-    group.add_argument(
-        "--seeds", type=positive, metavar="N", help="trainings of each setting (default 1)"
-    )
-    group.add_argument(
-        "--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev"
-    )
-    jobs_options(group)
-    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
-
-
-def require(args: Namespace, *names: str) -> None:
+def _require(args: Namespace, *names: str) -> None:
     # argparse cannot require them: the verbs have uses that read none of them.
-    given = {"run": args.run, "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
-    missing = [flags[name] for name in names if not given[name]]
+    missing = [flags[name] for name in names if not getattr(args, name)]
     if missing:
-        verb = "are" if len(missing) > 1 else "is"
-        raise UserError(f"{args.name}: {' and '.join(missing)} {verb} needed")
+        raise UserError(f"{args.name}: give {' and '.join(missing)}")
 
 
 def finetune(args: Namespace) -> int:
     """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
     from xlingjax.config.multi_task import merged
-    from xlingjax.data.labelled.task import TRAINED
-    from xlingjax.tasks import task_named
+    from xlingjax.config.task import trained_task
     from xlingjax.workflows.tasks.request import MULTI_TASK
 
-    require(args, "run", "data", "output")
+    _require(args, "run", "data", "output")
     # In one order, so that tasks that train together share a cell however they are typed.
-    tasks = sorted(map(task_named, args.task), key=lambda task: task.name)
-    for task in tasks:
-        if task.kind not in TRAINED:
-            suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
-            raise UserError(f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}")
-    together = MULTI_TASK in (args.strategy or ())
-    if together and len(args.strategy) > 1:
-        raise UserError(
-            f"--strategy {' '.join(args.strategy)}: {MULTI_TASK} trains all tasks at once; give it"
-            " alone"
-        )
-    if together:
+    tasks = sorted(map(trained_task, args.task), key=lambda task: task.name)
+    if MULTI_TASK in (args.strategy or ()):
         # Asked for what it refuses.
         merged([task.full_name for task in tasks])
     return _sweeps(args, tasks[:1], beside=tasks[1:])
@@ -91,51 +76,37 @@ def finetune(args: Namespace) -> int:
 def suite(args: Namespace) -> int:
     """`evaluate --suite`: every task whose files are there; what is missing is said."""
     from xlingjax.data.labelled.task import TRAINED, languages_present
-    from xlingjax.tasks import suite_tasks
+    from xlingjax.workflows.tasks.request import MULTI_TASK
 
-    # One that is none is named first.
-    suite_tasks(args.suite)
-    require(args, "run", "data", "output")
-    require_unread(
-        args,
-        ("split", "follow", "patience", "labels"),
-        "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT",
-    )
-    if "multi_task" in (args.strategy or ()):
+    tasks = _chosen(args, args.suite)
+    _require(args, "run", "data", "output")
+    require_unread(args, _OF_MIXTURES, "--mixture reads this, --suite has --gin.TEST_SPLIT")
+    if MULTI_TASK in (args.strategy or ()):
         raise UserError(
             "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
             " multi_task`"
         )
-    tasks = _chosen(args, args.suite)
     require_read(args, tasks)
     present = []
     missing = []
     for task in tasks:
-        tested = {
-            *languages_present(task, args.data, "test"),
-            *languages_present(task, args.data, "dev"),
-        }
-        lacks = []
+        splits = ("train", "dev", "test")
+        train, dev, test = (languages_present(task, args.data, split) for split in splits)
+        untested = sorted({*task.languages} - {*dev, *test})
         # Retrieval and mining have no training sets.
-        if task.kind in TRAINED and not languages_present(task, args.data, "train"):
-            lacks.append("train")
-        if not tested:
-            lacks.append("test or dev")
-        if lacks:
-            missing.append(f"{task.full_name}: no {' and no '.join(lacks)} files")
-            continue
-        present.append(task)
-        untested = [language for language in task.languages if language not in tested]
-        if untested:
-            missing.append(f"{task.full_name}: no test or dev set of {', '.join(untested)}")
+        if task.kind in TRAINED and not train:
+            missing.append(f"{task.full_name}: no train files")
+        elif not dev and not test:
+            missing.append(f"{task.full_name}: no test or dev files")
+        else:
+            present.append(task)
+            if untested:
+                missing.append(f"{task.full_name}: no test or dev set of {', '.join(untested)}")
     # Printed before anything runs, so that a user can stop it and get the files.
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
-    if missing and not args.allow_missing:
-        raise UserError(
-            f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or"
-            " --allow-missing"
-        )
+        if not args.allow_missing:
+            raise UserError(f"{args.data}: files are missing (above): get them, or --allow-missing")
     return _sweeps(args, present)
 
 
@@ -145,43 +116,30 @@ def _chosen(args: Namespace, suite: str) -> list[Any]:
 
     tasks = suite_tasks(suite)
     names = [task.name for task in tasks]
-    unknown = [name for name in args.tasks or () if name not in names]
+    unknown = {*(args.tasks or ())} - {*names}
     if unknown:
         raise UserError(f"--tasks {' '.join(unknown)}: {suite} has {', '.join(names)}")
     return [task for task in tasks if not args.tasks or task.name in args.tasks]
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
-    """Says which of the chosen tasks read --layer, --pooling and --prefix, if not all do. Raises
-    UserError where none does, and where mining would read several."""
+    """Raises UserError where --layer, --pooling or --prefix is given and none of the tasks reads
+    it, and where mining would read several."""
     from xlingjax.data.labelled.task import TRAINED
 
-    given = []
-    several = False
-    for option, values in (("--layer", args.layer), ("--pooling", args.pooling)):
-        if values:
-            given.append(option)
-            several = several or len(values) > 1 or values == ["all"]
-    # An empty prefix is one, too: it says that none is to be read.
-    if args.prefix is not None:
-        given.append("--prefix")
-    if not given:
-        return
-    options = " and ".join(given)
+    names = ("layer", "pooling", "prefix")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    options = " and ".join(f"--{name}" for name in given)
     reading = [task for task in tasks if task.kind not in TRAINED]
-    if not reading:
-        names = ", ".join(task.name for task in tasks)
-        raise UserError(
-            f"{options}: retrieval and mining alone read this, not {names}; leave it out"
-        )
-    mined = [task.name for task in reading if task.kind == "mining"]
-    if mined and several:
-        raise UserError(
-            f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of"
-            " retrieval by --tasks"
-        )
-    if len(reading) < len(tasks):
-        print(f"{options}: read by {', '.join(task.name for task in reading)} alone")
+    if given and not reading:
+        raise UserError(f"{options}: only retrieval and mining read this; leave it out")
+    given.pop("prefix", None)
+    for task in reading:
+        if task.kind == "mining" and any(len(v) > 1 or v == ["all"] for v in given.values()):
+            raise UserError(
+                f"{options}: {task.name} is mined from one layer and pooling; name the tasks of"
+                " retrieval by --tasks"
+            )
 
 
 def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
@@ -217,11 +175,12 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     devices = groups[0].devices if groups else None
     requests: dict[Any, list[Any]] = {task: [] for task in tasks}
     for task in tasks:
-        strategies = args.strategy or ["transfer"]
-        # Of a single task a strategy that is none for it is a fault, which `check` finds.
-        if len(tasks) > 1:
-            strategies = [name for name in strategies if not _passed_over(name, task, args.data)]
-        for strategy in strategies if task.kind in TRAINED else ():
+        for strategy in args.strategy or ["transfer"]:
+            # Of a single task a strategy that is none for it is a fault, which `check` finds.
+            if task.kind not in TRAINED or (
+                len(tasks) > 1 and _passed_over(strategy, task, args.data)
+            ):
+                continue
             request = _request(args, task, source, strategy, beside)
             try:
                 check(request, devices=devices)
@@ -272,7 +231,7 @@ def _request(args: Namespace, task: Any, source: str, strategy: str, beside: Seq
         tuple(args.languages or ()),
         tuple(args.gin_file),
         tuple(gin_values(args.overrides)),
-        bool(args.allow_missing),
+        args.allow_missing,
         beside=tuple(beside),
     )
 
@@ -280,49 +239,35 @@ def _request(args: Namespace, task: Any, source: str, strategy: str, beside: Seq
 def _passed_over(strategy: str, task: Any, data: str) -> bool:
     """Whether a strategy is none for a task of a suite, and says why."""
     from xlingjax.config.gin_files import find_gin
-    from xlingjax.data.labelled.task import TRAINED
     from xlingjax.runtime.records import read_text
     from xlingjax.workflows.tasks.baselines import applies
     from xlingjax.workflows.tasks.strategies import lacking
 
-    if task.kind not in TRAINED:
-        return False
-    if not applies(strategy, task):
-        print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
-        return True
+    # A baseline has no file; any other strategy without one is refused by `check`.
     file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
-    # A baseline has none; any other strategy without one is refused by `check`.
-    if not file:
-        return False
-    lacks = lacking(read_text(file, "give a gin file, in UTF-8"), task, data)
+    lacks = ""
+    if not applies(strategy, task):
+        lacks = f"{strategy} is none of {task.kind}"
+    elif file and (of_data := lacking(read_text(file, "give a gin file, in UTF-8"), task, data)):
+        lacks = f"{strategy} finds {of_data} below {data}"
     if lacks:
-        print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}")
+        print(f"{task.full_name}: passed over, {lacks}")
     return bool(lacks)
 
 
 def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """{macro: values} of "LEARNING_RATE=1e-5,2e-5". Raises UserError."""
-    values_of = {}
+    values_of: dict[str, tuple[str, ...]] = {}
     for word in words:
-        name, equals, text = word.partition("=")
+        name, _, text = word.partition("=")
         values = tuple(text.split(","))
         # Macros are in capitals: a parameter is set for a whole sweep, by --gin.
-        if not equals or not all(values) or not name.isupper():
-            raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
-        if name in values_of:
-            raise UserError(f"--grid {word}: {name} stands there twice; give all its values in one")
-        # As numbers, since 1e-5 and 0.00001 are one value.
-        if len(set(map(_number, values))) < len(values):
-            raise UserError(f"--grid {word}: a value stands there twice")
+        if not all(values) or not name.isupper() or name in values_of:
+            raise UserError(
+                f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5, once for each"
+            )
         values_of[name] = values
     return values_of
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 # ---- a checkpoint as it is -----------------------------------------------------------------------
@@ -346,31 +291,21 @@ def mixture(args: Namespace) -> int:
     from xlingjax.workflows.tasks.follow import follow
     from xlingjax.workflows.tasks.measure import measure
 
-    if args.follow and args.run:
-        raise UserError(f"--follow names the run; leave {args.run} out")
-    needed = ["output"]
-    if not args.follow:
-        require_unread(args, ("patience",), "only --follow reads this")
-        needed.append("run")
     require_unread(args, ("strategy", "seeds", "grid"), "--mixture trains nothing")
+    if args.follow:
+        require_unread(args, ("run",), "--follow names the run")
+    else:
+        require_unread(args, ("patience",), "only --follow reads this")
+        _require(args, "run")
+    _require(args, "output", *(["data"] if benchmark else []))
     if benchmark:
-        require(args, "data", *needed)
         require_unread(args, ("languages",), "--mixture trains nothing")
         # Those whose head does not fit are passed over later.
         require_read(args, _chosen(args, args.mixture))
     else:
-        require(args, *needed)
-        require_unread(
-            args,
-            ("data",),
-            f"only a benchmark has files, and --mixture {args.mixture} is none: it reads what its"
-            " tasks say",
-        )
+        require_unread(args, ("data",), "a mixture of SeqIO reads what its tasks say")
         if len(args.languages or ()) > 2:
-            raise UserError(
-                f"--languages {' '.join(args.languages)}: give that of inputs and targets, or both"
-                " in this order"
-            )
+            raise UserError("--languages: give that of inputs and targets, or both in this order")
     start(machine_of(args))
     source = args.follow or workdir_of(args.run)
     measurement = _measurement(args, source, args.mixture, args.tasks or ())
@@ -405,11 +340,9 @@ def _recipe_of(args: Namespace, source: str) -> dict[str, Any]:
         return values_of(bindings(files, overrides))
     read = (*READING, "DTYPE")
     for override in overrides:
-        name, _, _ = override.partition("=")
+        name = override.partition("=")[0]
         if name not in read:
-            raise UserError(
-                f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone"
-            )
+            raise UserError(f"--gin.{name}: --mixture trains nothing; it reads {', '.join(read)}")
     # The files leave these open, and what is read does not depend on them.
     stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
     bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
@@ -430,7 +363,7 @@ def _measurement(args: Namespace, source: str, suite: str, tasks: Sequence[str])
         args.data or "",
         args.output,
         split=args.split or "",
-        allow_missing=bool(args.allow_missing),
+        allow_missing=args.allow_missing,
         layers=tuple(args.layer or ()),
         poolings=tuple(args.pooling or ()),
         labels=tuple(args.labels or ()),

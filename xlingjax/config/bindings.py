@@ -1,6 +1,7 @@
 """The types that a function declares for what recipes bind to its parameters. No gin here."""
 
 import collections.abc
+import dataclasses
 import functools
 import inspect
 import numbers
@@ -13,16 +14,16 @@ from typing import Annotated, Any
 from xlingjax.errors import SettingError
 from xlingjax.training.stages import STAGES, is_staged
 
-# One value, several of them.
-_NAMES: dict[Any, tuple[str, str]] = {
-    int: ("a whole number", "whole numbers"),
-    float: ("a number", "numbers"),
-    bool: ("True or False", "True or False"),
-    str: ("a string in quotes", "strings"),
-    Path: ("a string in quotes", "strings"),
-    None: ("None", "None"),
-    type(None): ("None", "None"),
+_NAMES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a string in quotes",
+    Path: "a string in quotes",
+    type(None): "None",
+    None: "None",
 }
+_SEVERAL = {int: "whole numbers", float: "numbers", str: "strings"}
 _UNIONS = (typing.Union, types.UnionType)
 _SEQUENCES = (tuple, list, collections.abc.Sequence)
 
@@ -60,22 +61,22 @@ def fits(value: Any, annotation: Any) -> bool:
         return any(fits(value, one) for one in arguments)
     if annotation in (None, type(None)):
         return value is None
-    # Python counts True as an integer, a recipe does not.
-    if annotation is int:
-        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    # A whole number serves as a number.
-    if annotation is float:
-        return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    # Python counts True as an integer, a recipe does not; a whole number serves as a number.
+    if annotation in (int, float):
+        kind = numbers.Integral if annotation is int else numbers.Real
+        return isinstance(value, kind) and not isinstance(value, bool)
     # gin has no literal of a path.
     if annotation is Path:
         return isinstance(value, str | Path)
     if collections.abc.Callable in (annotation, origin):
         return callable(value)
-    # A tuple of fixed length, like tuple[float, int], has a type for each place.
-    if origin is tuple and Ellipsis not in arguments:
-        return _is_list(value) and len(value) == len(arguments) and all(map(fits, value, arguments))
     if origin in _SEQUENCES:
-        return _is_list(value) and all(fits(one, arguments[0]) for one in value)
+        if not isinstance(value, list | tuple):
+            return False
+        # A tuple of fixed length, like tuple[float, int], has a type for each place.
+        if origin is tuple and Ellipsis not in arguments:
+            return len(value) == len(arguments) and all(map(fits, value, arguments))
+        return all(fits(one, arguments[0]) for one in value)
     if origin is collections.abc.Mapping:
         return isinstance(value, Mapping) and all(
             fits(key, arguments[0]) and fits(one, arguments[1]) for key, one in value.items()
@@ -86,26 +87,56 @@ def fits(value: Any, annotation: Any) -> bool:
     return isinstance(value, annotation)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def in_words(annotation: Any, several: bool = False) -> str:
+def in_words(annotation: Any) -> str:
     """What a parameter of this type needs: "a list of strings or None"."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if annotation in _NAMES:
-        return _NAMES[annotation][several]
+        return _NAMES[annotation]
     if origin is Annotated:
-        return in_words(arguments[0], several)
+        return in_words(arguments[0])
     if origin in _UNIONS:
         # `str | Path` is one thing to a user: a string in quotes.
-        return " or ".join(dict.fromkeys(in_words(one, several) for one in arguments))
-    if origin is tuple and Ellipsis not in arguments:
-        return f"a list of {len(arguments)}: {', '.join(map(in_words, arguments))}"
+        return " or ".join(dict.fromkeys(map(in_words, arguments)))
     if origin in _SEQUENCES:
-        of = in_words(arguments[0], several=True)
-        return f"lists of {of}" if several else f"a list of {of}"
+        if origin is tuple and Ellipsis not in arguments:
+            return f"a list of {len(arguments)}: {', '.join(map(in_words, arguments))}"
+        return f"a list of {_SEVERAL.get(arguments[0]) or in_words(arguments[0])}"
     if origin is collections.abc.Mapping:
         return f"{{{in_words(arguments[0])}: {in_words(arguments[1])}}}"
     return f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"
+
+
+def fields_of(kind: Any, defaults: Mapping[str, Any] = {}) -> dict[str, inspect.Parameter]:
+    """The fields of a dataclass that have a default and that a recipe may bind, as parameters: all
+    but `name` and `packed`, which what makes the object says. defaults: instead of their own."""
+    hints = typing.get_type_hints(kind)
+    found = {}
+    for field in dataclasses.fields(kind):
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if not field.init or field.name in ("name", "packed") or default is dataclasses.MISSING:
+            continue
+        default = defaults.get(field.name, default)
+        found[field.name] = parameter(field.name, hints[field.name], default)
+    return found
+
+
+def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def with_fields(
+    function: Callable[..., Any], fields: Mapping[str, inspect.Parameter]
+) -> inspect.Signature:
+    """That of a function of `**given`, with these parameters in its place."""
+    own = inspect.signature(function, eval_str=True)
+    named = {
+        name: one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, one in own.parameters.items()
+        if one.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    return own.replace(parameters=[*{**named, **fields}.values()])

@@ -3,34 +3,14 @@
 import dataclasses
 from collections.abc import Iterator
 
-from xlingjax.config.text import TextSource
+from xlingjax.config.text import TextSource, of_text
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError, require_choice
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
-
-
-def camlm(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 256,
-    masking: Masking = ALL_MASK,
-    layout: str = "in_place",
-    own_masks: str = "all",
-    max_pieces: int = 100,
-    reset_positions: bool = False,
-    packing: bool = True,
-    chunk: int = 0,
-    weight: Weight = 1.0,
-) -> ObjectiveRun:
-    """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`;
-    own_masks: `CAMLM`."""
-    objective = CAMLM(own_masks=own_masks, chunk=chunk)
-    features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
-    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 def btmlm(
@@ -120,4 +100,4 @@ def _translations(
         yield pair.languages, sum(first.sentences)
 
 
-OBJECTIVES = {"camlm": camlm, "btmlm": btmlm}
+OBJECTIVES = {"camlm": of_text(CAMLM, CamlmFeatures, chunk=0), "btmlm": btmlm}

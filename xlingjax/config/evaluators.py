@@ -4,17 +4,18 @@ training starts.
 Until then no file is read, so that a recipe is built where none of its files exist.
 """
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from xlingjax.config.bindings import fields_of, parameter, with_fields
 from xlingjax.config.corpus import Corpus, Files
 from xlingjax.config.labelled_files import labelled_files, paired_files
 from xlingjax.data.held_out_pairs import pairs_with_english, read_pairs
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.text.sources import (
-    expand,
     find_pairs,
     find_text,
     split_list,
@@ -23,7 +24,13 @@ from xlingjax.data.text.sources import (
 )
 from xlingjax.data.text.texts import Text
 from xlingjax.errors import LONGEST_ROW, UserError, require_choice, require_numbers, require_whole
+from xlingjax.evaluation.alignment import AlignmentEvaluator, read_gold
+from xlingjax.evaluation.masked_samples import MaskedSamples
+from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
+from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity
+from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.encode import POOLINGS
+from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.preprocessors.task_rows import Reading
 
 Evaluators = Callable[[], list[Any]]
@@ -46,12 +53,48 @@ def measured(
             _require_settings(arguments)
             if not any(arguments[name] for name in files) or (when and not arguments[when]):
                 return lambda: []
-            return lambda: [make(*given, **named)]
+            return lambda: [make(**arguments)]
 
         later.__signature__ = signature.replace(return_annotation=Evaluators)
         return later
 
     return decorate
+
+
+def of_fields(
+    evaluator: type, *files: str, when: str = "", limit: bool = False, **read: Callable
+) -> Callable[..., Evaluators]:
+    """A `measured` function with the evaluator's own fields for arguments, beside the corpus and
+    `files`. limit: how many pairs of a language are read, 0: all; read: what gives further fields,
+    of the corpus and the arguments."""
+
+    fields = {name.name for name in dataclasses.fields(evaluator)}
+
+    def make(corpus: Corpus, name: str, **given: Any) -> Any:
+        languages = corpus.languages
+        found = {field: give(corpus, given) for field, give in read.items()}
+        if given.get("text"):
+            found["texts"] = heldout_texts(given["text"], languages)
+        if given.get("pairs"):
+            found["pairs"] = read_pairs(given["pairs"], languages, given["limit"] if limit else 0)
+        given = {field: value for field, value in given.items() if field in fields} | found
+        return evaluator(**given, name=name, vocabulary=corpus.vocabulary, languages=languages)
+
+    parameters = {one: parameter(one, str | None, None) for one in files}
+    if when:
+        parameters[when] = parameter(when, bool, False)
+    if limit:
+        parameters["limit"] = parameter("limit", int, 0)
+    # A field that is read has none that a recipe binds.
+    parameters |= {
+        field: one
+        for field, one in fields_of(evaluator).items()
+        if field not in parameters or field == "limit"
+    }
+    parameters["name"] = parameter("name", str, evaluator.name)
+    make.__signature__ = with_fields(make, parameters)
+    make.__doc__ = evaluator.__doc__
+    return measured(*files[:1], when=when)(make)
 
 
 def _require_settings(arguments: Mapping[str, Any]) -> None:
@@ -68,43 +111,6 @@ def _require_settings(arguments: Mapping[str, Any]) -> None:
 
 
 # ---- plain text and pairs ------------------------------------------------------------------------
-
-
-@measured("pairs")
-def retrieval(
-    corpus: Corpus,
-    pairs: str | None = None,
-    limit: int = 0,
-    poolings: Sequence[str] = ("mean",),
-    prefix: str = "",
-    name: str = "retrieval",
-) -> Any:
-    """Sentence retrieval on the aligned files of folder or stem `pairs` (None: not run).
-
-    `limit` pairs per language; 0: all. prefix: text before every sentence.
-    """
-    from xlingjax.evaluation.retrieval import RetrievalEvaluator
-
-    found = read_pairs(pairs, corpus.languages, limit)
-    return RetrievalEvaluator(
-        found,
-        corpus.vocabulary,
-        corpus.languages,
-        poolings=tuple(poolings),
-        name=name,
-        prefix=prefix,
-    )
-
-
-@measured("gold")
-def alignment(corpus: Corpus, gold: str | None = None, limit: int = 0) -> Any:
-    """Alignment error rate against the gold links in folder `gold` (None: not run): `XX-en.XX`,
-    `XX-en.en`, `XX-en.txt`. `limit` pairs per language; 0: all."""
-    from xlingjax.evaluation.alignment import AlignmentEvaluator, read_gold
-
-    return AlignmentEvaluator(
-        read_gold(gold, corpus.languages, limit), corpus.vocabulary, corpus.languages
-    )
 
 
 def floors(
@@ -135,78 +141,16 @@ def _floors(corpus: Corpus, pairs: str, limit: int, run: bool | str, name: str) 
     return RetrievalFloors(read_pairs(pairs, corpus.languages, limit), train, name=name)
 
 
-@measured("text")
-def perplexity(
-    corpus: Corpus,
-    text: str | None = None,
-    length: int = 128,
-    limit: int = 64,
-    causal: bool = False,
-    name: str = "perplexity",
-) -> Any:
-    """MLM (causal: CLM) perplexity on held-out `text` (None: not run), at most `limit` rows per
-    language."""
-    from xlingjax.evaluation.perplexity import TextPerplexity
-
-    texts = heldout_texts(text, corpus.languages)
-    return TextPerplexity(
-        texts,
-        corpus.vocabulary,
-        corpus.languages,
-        length=length,
-        limit=limit,
-        causal=causal,
-        name=name,
-    )
+def _gold(corpus: Corpus, given: Mapping[str, Any]) -> Any:
+    return read_gold(given["gold"], corpus.languages, given["limit"])
 
 
-@measured("pairs")
-def translation_perplexity(
-    corpus: Corpus,
-    pairs: str | None = None,
-    length: int = 128,
-    limit: int = 128,
-    reset_positions: bool = True,
-    name: str = "translation_perplexity",
-) -> Any:
-    """TLM perplexity on held-out `pairs` (None: not run) with the partner visible and hidden.
-
-    length, reset_positions: those of the TLM rows that the model was trained on.
-    """
-    from xlingjax.evaluation.perplexity import TranslationPerplexity
-
-    found = read_pairs(pairs, corpus.languages, limit)
-    return TranslationPerplexity(
-        found,
-        corpus.vocabulary,
-        corpus.languages,
-        length=length,
-        limit=limit,
-        reset_positions=reset_positions,
-        name=name,
-    )
-
-
-@measured("text")
-def samples(
-    corpus: Corpus,
-    text: str | None = None,
-    per_language: int = 3,
-    length: int = 64,
-    name: str = "masked_samples",
-) -> Any:
-    """Masked held-out sentences with the model's predictions, for the report. length: tokens of a
-    row."""
-    from xlingjax.evaluation.masked_samples import MaskedSamples
-
-    return MaskedSamples(
-        heldout_texts(text, corpus.languages),
-        corpus.vocabulary,
-        corpus.languages,
-        per_language=per_language,
-        length=length,
-        name=name,
-    )
+def _pseudo_languages(corpus: Corpus, given: Any = None) -> Sequence[str]:
+    """Those that pseudo tokens are written in: that the corpus has translations of."""
+    found = find_pairs(corpus.parallel) if corpus.parallel else []
+    translated = {code for pair in found if pair.translates for code in pair.languages}
+    # A run without pairs still shows what it writes, in any of its languages.
+    return sorted(translated & {*corpus.languages}) or corpus.languages
 
 
 @measured("text", when="shares")
@@ -214,11 +158,11 @@ def pseudo_perplexity(
     corpus: Corpus,
     text: str | None = None,
     shares: str | Sequence[float] | None = None,
+    own_masks: str = "self",
+    special: bool = False,
     most: float = 0.15,
     placement: str = "behind",
     reset_positions: bool = False,
-    own_masks: str = "self",
-    special: bool = False,
     length: int = 128,
     limit: int = 64,
     name: str = "pseudo_perplexity",
@@ -226,46 +170,24 @@ def pseudo_perplexity(
     """BTMLM's perplexity on held-out `text` at several `shares` of pseudo tokens (either None: not
     run), at most `limit` rows per language. most: the share that `length` is for; the others: those
     of `btmlm`."""
-    from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity
-    from xlingjax.objectives.ernie_m import BTMLM
-
+    try:
+        numbers = tuple(map(float, split_list(shares)))
+    except ValueError:
+        raise UserError(f"PSEUDO_SHARES={shares!r}: give shares like 0,0.05,0.1,0.15") from None
     return PseudoPerplexity(
         heldout_texts(text, corpus.languages),
         corpus.vocabulary,
         corpus.languages,
         _pseudo_languages(corpus),
-        _shares(shares),
+        numbers,
         BTMLM(own_masks=own_masks, special=special),
-        most=most,
-        placement=placement,
-        reset_positions=reset_positions,
-        length=length,
-        limit=limit,
+        most,
+        placement,
+        reset_positions,
+        length,
+        limit,
         name=name,
     )
-
-
-def _shares(shares: str | Sequence[float]) -> tuple[float, ...]:
-    found = []
-    for share in split_list(shares):
-        try:
-            found.append(float(share))
-        except ValueError:
-            raise UserError(
-                f"PSEUDO_SHARES: {share!r} is no number; give shares like 0,0.05,0.1,0.15,0.2"
-            ) from None
-    return tuple(found)
-
-
-def _pseudo_languages(corpus: Corpus) -> Sequence[str]:
-    """Those that pseudo tokens are written in: that the corpus has translations of."""
-    translated: set[str] = set()
-    if corpus.parallel:
-        for pair in find_pairs(corpus.parallel):
-            if pair.translates:
-                translated.update(pair.languages)
-    # A run without pairs still shows what it writes, in any of its languages.
-    return sorted(translated & {*corpus.languages}) or corpus.languages
 
 
 def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
@@ -318,10 +240,8 @@ def plug_in_accuracy(
     """Accuracy per language on labelled TSVs that translate each other line by line, each beside
     that of `pivot`; `files` a path with {language}. length: tokens of an example in one language.
     """
-    reading = Reading(length, reset_positions)
-    return own_score(
-        corpus, "classification", files, labels, reading, limit, trained_on, name, pivot=pivot
-    )
+    how = (files, labels, Reading(length, reset_positions), limit, trained_on, name)
+    return own_score(corpus, "classification", *how, pivot=pivot)
 
 
 def tagging_score(
@@ -336,14 +256,10 @@ def tagging_score(
 ) -> Evaluators:
     """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric:
     `accuracy` per word, or `f1` of entities. apart: see `pieces_of_words`."""
-    reading = Reading(length, apart=apart)
+    how = (files, labels, Reading(length, apart=apart), 0, trained_on, name)
     # Tags of words are scored one by one; entities as conlleval does, as whole spans.
-    metrics = ("token_accuracy",)
-    if metric == "f1":
-        metrics = ("conll_f1",)
-    return own_score(
-        corpus, "tagging", files, labels, reading, 0, trained_on, name, metrics, metric
-    )
+    metrics = ("conll_f1",) if metric == "f1" else ("token_accuracy",)
+    return own_score(corpus, "tagging", *how, metrics, metric)
 
 
 def answer_score(
@@ -365,9 +281,8 @@ def answer_score(
     limit: questions of a language, 0: all."""
     reading = Reading(length, reset_positions, stride, max_question, longest)
     metrics = f"{metric}_f1", f"{metric}_em"
-    return own_score(
-        corpus, "span_qa", files, None, reading, limit, trained_on, name, metrics, metric
-    )
+    how = (files, None, reading, limit, trained_on, name, metrics, metric)
+    return own_score(corpus, "span_qa", *how)
 
 
 @measured("files")
@@ -444,24 +359,15 @@ def generation_score(
 
     found, patterns = [], []
     if files:
-        codes = split_list(languages) or corpus.languages
-        for code, path in labelled_files(files, codes).items():
-            patterns.append(f"{code}={path}")
+        named = labelled_files(files, split_list(languages) or corpus.languages)
+        patterns += [f"{code}={path}" for code, path in named.items()]
     for pattern in split_patterns(pairs):
-        # Test sets of translation come as one file per
-        # language with a stem in common (test_2016.de).
+        # Test sets of translation come as one file per language with a stem in common
+        # (test_2016.de).
         if of_stem := stem_pairs(pattern, corpus.languages):
             found += of_stem
-            continue
-        try:
-            # Looked up here for the sake of its message: a
-            # stem that no file has looks like a pattern.
-            expand(pattern, "held-out")
-        except UserError as error:
-            raise UserError(
-                f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en"
-            ) from None
-        patterns.append(pattern)
+        else:
+            patterns.append(pattern)
     found += find_pairs(patterns)
     decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
     return GenerationScore(
@@ -478,19 +384,16 @@ def generation_score(
 
 
 EVALUATORS = {
-    function.__name__: function
-    for function in (
-        retrieval,
-        alignment,
-        floors,
-        perplexity,
-        translation_perplexity,
-        samples,
-        pseudo_perplexity,
-        accuracy,
-        plug_in_accuracy,
-        tagging_score,
-        answer_score,
-        generation_score,
-    )
+    "retrieval": of_fields(RetrievalEvaluator, "pairs", limit=True),
+    "alignment": of_fields(AlignmentEvaluator, "gold", limit=True, gold=_gold),
+    "floors": floors,
+    "perplexity": of_fields(TextPerplexity, "text"),
+    "translation_perplexity": of_fields(TranslationPerplexity, "pairs", limit=True),
+    "samples": of_fields(MaskedSamples, "text"),
+    "pseudo_perplexity": pseudo_perplexity,
+    "accuracy": accuracy,
+    "plug_in_accuracy": plug_in_accuracy,
+    "tagging_score": tagging_score,
+    "answer_score": answer_score,
+    "generation_score": generation_score,
 }

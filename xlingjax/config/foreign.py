@@ -7,7 +7,7 @@ from typing import Any
 
 import gin
 
-from xlingjax.config.gin_files import BINDING, IMPORT, Part, Statement, statements
+from xlingjax.config.gin_files import BINDING, IMPORT, Statement
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.runtime.modules import imported
@@ -17,53 +17,39 @@ TASKS = ("text.tasks", "corpus.tasks")
 """Whose values are modules; other parameters of this name are tasks of benchmarks."""
 
 
-def import_modules(parts: Sequence[Part], overrides: Sequence[Part]) -> None:
-    """Import what the parts of a recipe say, before gin does, whose message would be of its own
-    call stack. Raises UserError for a module that cannot be imported, and for one that a run's own
-    file alone names, unless all is trusted."""
-    named = _named_in(overrides)
-    imports = []
-    for part, statement in _each(parts, IMPORT):
-        imports.append((statement.name, part.place(statement.line), part.of_run))
-        if not part.of_run:
-            named.add(statement.name)
+def import_modules(read: Sequence[Statement]) -> None:
+    """Import what a recipe says, before gin does, whose message would be of its own call stack.
+    Raises UserError for a module that cannot be imported, and for one that a run's own file alone
+    names, unless all is trusted."""
+    imports = [one for one in read if one.kind == IMPORT]
+    named = _named(read)
     # All of them before the first is imported.
-    for module, where, of_run in imports:
-        if of_run and module not in named:
-            _require_trusted(module, where)
-    for module, where, _ in imports:
-        imported(module, where)
+    for one in imports:
+        _require_trusted(one.name, named, one, one.where)
+    for one in imports:
+        imported(one.name, one.where)
 
 
-def require_trusted_tasks(parts: Sequence[Part], overrides: Sequence[Part]) -> None:
+def require_trusted_tasks(read: Sequence[Statement]) -> None:
     """Raise UserError for modules that register SeqIO tasks and that a run's own file alone names,
     unless all is trusted: they are imported as those of an `import` are. Once all is bound."""
     # What is bound last holds.
-    places = {statement.name: (part, statement) for part, statement in _each(parts, BINDING)}
-    named = _named_in(overrides)
-    for bound in places:
+    places = {one.name: one for one in read if one.kind == BINDING}
+    named = _named(read)
+    for bound, statement in places.items():
         if not bound.rpartition("/")[2].endswith(TASKS):
             continue
         for key, module in _modules(bound, gin.query_parameter(bound)):
-            part, statement = places.get(key, places[bound])
-            if part.of_run and module not in named:
-                _require_trusted(module, f"{part.place(statement.line)}: {key}")
+            one = places.get(key, statement)
+            _require_trusted(module, named, one, f"{one.where}: {key}")
 
 
-def _each(parts: Sequence[Part], kind: str) -> Iterator[tuple[Part, Statement]]:
-    for part in parts:
-        for statement in statements(part.text, part.where):
-            if statement.kind == kind:
-                yield part, statement
-
-
-def _named_in(overrides: Sequence[Part]) -> set[str]:
-    """The modules that the user names in TASKS or the parameters that it stands for."""
-    modules: set[str] = set()
-    for part in overrides:
-        name, _, value = part.text.partition("=")
-        if name.strip() == "TASKS" or name.strip().endswith(TASKS):
-            modules.update(re.findall(r"[\w.]+", value))
+def _named(read: Sequence[Statement]) -> set[str]:
+    """The modules that the user's own files import, or that are typed as TASKS."""
+    modules = {one.name for one in read if one.kind == IMPORT and not one.part.of_run}
+    for one in read:
+        if one.part.is_override and one.name.endswith(("TASKS", *TASKS)):
+            modules.update(re.findall(r"[\w.]+", one.part.text.partition("=")[2]))
     return modules
 
 
@@ -74,19 +60,18 @@ def _modules(key: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, list | tuple):
         for one in value:
             yield from _modules(key, one)
-    elif isinstance(value, gin.config.ConfigurableReference):
+    elif str(value).startswith("%"):
         name = str(value).removeprefix("%")
-        if str(value).startswith("%"):
-            yield from _modules(name, gin.query_parameter(f"{name}/macro.value"))
+        yield from _modules(name, gin.query_parameter(f"{name}/macro.value"))
     elif isinstance(value, str):
         for module in split_list(value):
             yield key, module
 
 
-def _require_trusted(module: str, where: str) -> None:
-    if is_trusted() or f"{module}.".startswith("xlingjax."):
-        return
-    raise UserError(
-        f"{where}: this file came with a run, and has module {module!r} imported, which may do"
-        " anything: give --trust if you trust it (in Python trust=True)"
-    )
+def _require_trusted(module: str, named: set[str], by: Statement, where: str) -> None:
+    known = module in named or f"{module}.".startswith("xlingjax.")
+    if by.part.of_run and not known and not is_trusted():
+        raise UserError(
+            f"{where}: this file came with a run, and has module {module!r} imported, which may do"
+            " anything: give --trust if you trust it (in Python trust=True)"
+        )

@@ -60,15 +60,13 @@ def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str
     if not beside:
         raise UserError(
             f"labelled files {pattern!r} in {pivot!r} alone: plug-in fine-tuning reads every"
-            " example in two languages; name in TRAIN_LANGUAGES those into which the examples of"
-            f" {pivot!r} are translated, or set PIVOT"
+            " example in two languages; name others in TRAIN_LANGUAGES, or set PIVOT"
         )
     files = labelled_files(pattern, (*beside, pivot))
-    for language in (*beside, pivot):
-        if language not in files:
-            path = pattern.replace("{language}", language)
-            raise UserError(
-                f"missing file: {path}; plug-in fine-tuning reads every example in a language of"
-                f" TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line"
-            )
+    lacking = [code for code in (*beside, pivot) if code not in files]
+    if lacking:
+        raise UserError(
+            f"missing file: {pattern.replace('{language}', lacking[0])}; plug-in fine-tuning reads"
+            " every example in a language of TRAIN_LANGUAGES and in PIVOT, line by line"
+        )
     return files

@@ -2,7 +2,7 @@
 and translation of masked pairs."""
 
 from xlingjax.config.evaluators import Files
-from xlingjax.config.text import TextSource
+from xlingjax.config.text import TextSource, of_text
 from xlingjax.config.translation import translation_batches
 from xlingjax.data.text.sources import split_list
 from xlingjax.objectives.translation import Translation
@@ -13,27 +13,6 @@ from xlingjax.preprocessors.mbart import (
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
-
-
-def masked_words(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 128,
-    masking: Masking = Masking(0.15, mask=1.0, random=0.0),
-    target: str = "words",
-    language_tokens: bool = False,
-    smoothing: float = 0.0,
-    chunk: int = 0,
-    weight: Weight = 1.0,
-) -> ObjectiveRun:
-    """The masked words of the corpus's monolingual text (VECO §7). masking, target: see
-    `MaskedWordsFeatures`. The others: see `translation`."""
-    features = MaskedWordsFeatures(masking, target, language_tokens)
-    return ObjectiveRun(
-        Translation("masked_words", smoothing, chunk=chunk),
-        text.batches(features, batch, length),
-        weight,
-    )
 
 
 def masked_translation(
@@ -65,4 +44,9 @@ def masked_translation(
     )
 
 
-OBJECTIVES = {"masked_words": masked_words, "masked_translation": masked_translation}
+OBJECTIVES = {
+    "masked_words": of_text(
+        Translation, MaskedWordsFeatures, length=128, name="masked_words", chunk=0
+    ),
+    "masked_translation": masked_translation,
+}

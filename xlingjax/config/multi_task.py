@@ -2,7 +2,7 @@
 §6.3.3)."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from xlingjax.config import task as single_task
 from xlingjax.config.corpus import Corpus
@@ -40,13 +40,8 @@ def multi_task(
     it is set for this. Raises
     UserError for weights of other tasks.
     """
-    require_numbers({"weights": weights}, "[0, inf)", "weights", "multi_task: ")
     tasks = _tasks(labels)
-    if weights is not None and {*weights} != {*tasks}:
-        raise UserError(
-            f"TASK_WEIGHTS are of {', '.join(weights)} and TASK_LABELS of {', '.join(tasks)}: name"
-            " the same"
-        )
+    weight_of = _weights(weights, tasks)
     return [
         classification(
             corpus,
@@ -59,7 +54,7 @@ def multi_task(
             classifier=classifier,
             seed=seed,
             task=task,
-            weight=_weight(weights, task),
+            weight=weight_of[task],
         )
         for task, classes in tasks.items()
     ]
@@ -95,10 +90,14 @@ def multi_task_accuracy(
     return lambda: [*itertools.chain(*(make() for make in evaluators))]
 
 
-def _weight(weights: Mapping[str, Weight] | None, task: str) -> Weight:
-    if weights is None:
-        return 1.0
-    return weights[task]
+def _weights(weights: Mapping[str, Weight] | None, tasks: Collection[str]) -> Mapping[str, Weight]:
+    """That of each task, None: all alike. Raises UserError for weights of other tasks."""
+    require_numbers({"weights": weights}, "[0, inf)", "weights", "multi_task: ")
+    if weights is not None and {*weights} != {*tasks}:
+        raise UserError(
+            f"TASK_WEIGHTS are of {', '.join(weights)}, the tasks {', '.join(tasks)}: name the same"
+        )
+    return weights or dict.fromkeys(tasks, 1.0)
 
 
 def of_task(files: str, task: str) -> str:
@@ -129,21 +128,17 @@ def merged(names: Files) -> list[Task]:
     of one benchmark and all classify."""
     tasks = [single_task.trained_task(name) for name in split_list(names)]
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
-        given = " ".join(task.full_name for task in tasks)
-        raise UserError(f"multi_task of {given}: name two tasks or more, each once")
+        raise UserError("multi_task: name two tasks or more, each once")
     for task in tasks:
-        # Ranking is trained as classification into ratings
-        # (WPR); the others need heads of another shape.
+        # Ranking is trained as classification into ratings (WPR); the others need heads of another
+        # shape.
         if task.kind not in ("classification", "ranking"):
             raise UserError(
                 f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"
                 " it out"
             )
         if (task.suite, task.trained_on) != (tasks[0].suite, tasks[0].trained_on):
-            raise UserError(
-                f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name"
-                " one's"
-            )
+            raise UserError(f"multi_task: {task.full_name} is of another benchmark; name one's")
     return tasks
 
 
@@ -170,14 +165,9 @@ def merged_tasks(
     """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
     `task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
     of other tasks."""
-    require_numbers({"weights": weights}, "[0, inf)", "weights", "merged_tasks: ")
     single_task.require_classifier(classifier)
     found = merged(tasks)
-    if weights is not None and {*weights} != {task.name for task in found}:
-        raise UserError(
-            f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks"
-            f" {', '.join(task.name for task in found)}: name the same"
-        )
+    weight_of = _weights(weights, [task.name for task in found])
     # Of one task these are kinds of heads; the tasks here share a kind that fits each of them.
     if classifier in ("plug_in", "tagging", "spans"):
         raise UserError(
@@ -192,7 +182,7 @@ def merged_tasks(
             batch,
             reading,
             seed,
-            weight=_weight(weights, task.name),
+            weight=weight_of[task.name],
             by_length=by_length,
         )
         for task in found

@@ -8,7 +8,7 @@ import functools
 import graphlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +22,15 @@ from xlingjax.config.gin_files import (
     IMPORT,
     MACRO,
     Part,
+    Statement,
     gin_value,
     macros_of,
-    nearest,
     parts_of,
     recipes,
-    statements,
+    statements_of,
 )
 from xlingjax.convert import import_model
-from xlingjax.errors import SettingError, UserError, in_one_line
+from xlingjax.errors import SettingError, UserError, did_you_mean, in_one_line
 from xlingjax.runtime.numerals import is_number
 from xlingjax.runtime.trust import trusting
 
@@ -91,7 +91,7 @@ _places: dict[str, str] = {}
 def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an
     unknown name, a module that cannot be imported, or that only the file of a run names (see
-    `foreign`), a literal of another type. Ranges are checked by what is built."""
+    `foreign`). Values are checked by what is built."""
     registered()
     # gin keeps its bindings for the whole process: those of the recipe before would hold on.
     gin.clear_config()
@@ -100,172 +100,127 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         raise UserError(f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})")
     parts = list(parts_of(files))
     typed = [_override(override) for override in overrides]
+    read = statements_of([*parts, *typed])
     # Before anything of a recipe is bound: nothing is imported of one that is refused.
-    import_modules(parts, typed)
+    import_modules(read)
     for part in parts:
-        parse_text(part.text, part.where)
-    lines = config_lines()
+        _parse(part)
     # Overrides are of macros that the files set.
-    macros = [name for name in lines if re.fullmatch(MACRO, name)]
-    typed += [_override(override) for override in _one_warmup(overrides, lines)]
+    macros = [name for name in config_lines() if re.fullmatch(MACRO, name)]
     for part in typed:
-        _require_known(part.text.partition(" = ")[0], macros)
-        parse_text(part.text, part.where)
-    parts += typed
-    _require_known_macros(parts)
-    _require_known_scopes(parts)
+        name = part.where.removeprefix("--gin.")
+        if "." not in name and name not in macros:
+            near = did_you_mean(name.upper(), macros)
+            raise UserError(f"{part.where}: this recipe has no macro {name}{near}")
+        _parse(part)
+    _one_warmup([part.where.removeprefix("--gin.") for part in typed])
+    _require_known(read)
     _places.clear()
-    for part, statement in _statements(parts):
-        if statement.kind == BINDING:
-            _places[statement.name] = part.named(statement.line, statement.name)
+    for one in read:
+        if one.kind == BINDING:
+            where = one.where
+            _places[one.name] = where if one.part.is_override else f"{where}: {one.name}"
     # Before anything is converted or trained: a mistyped number should not cost that.
     _require_types()
-    require_trusted_tasks(parts, typed)
+    require_trusted_tasks(read)
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
-    put_mixtures_in_place(macros)
-    meanings = {macro.name: macro.meaning for macro in macros_of(files)}
-    for macro in macros:
-        if _is_required(_value(macro)):
-            meaning = f" ({meanings[macro]})" if meanings.get(macro) else ""
+    for text, mixture in MIXTURES.items():
+        # The files give way to the SeqIO mixture in their place.
+        if {text, mixture} <= {*macros} and _value(mixture) is not None:
+            gin.bind_parameter(f"{text}/macro.value", None)
+    for macro in macros_of(files):
+        if macro.name in macros and _is_required(_value(macro.name)):
+            meaning = f" ({macro.meaning})" if macro.meaning else ""
             raise UserError(
-                f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{meaning}"
+                f"{macro.name} is not set and this recipe needs it: pass --gin.{macro.name}=..."
+                f"{meaning}"
             )
 
 
-def parse_text(text: str, where: str) -> None:
-    """Read gin text. Raises UserError that says where and, of an unknown name, what was probably
-    meant."""
-    # What is no gin at all is said by its line.
-    statements(text, where)
+def _parse(part: Part) -> None:
+    """Have gin read a part. Raises UserError that says where and, of an unknown name, what was
+    probably meant."""
     try:
-        gin.parse_config(text)
+        gin.parse_config(part.text)
     except (ValueError, SyntaxError, ImportError, TypeError) as error:
-        # gin counts lines within the text; one line needs no number.
-        if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
-            where = f"{where}, line {place[-1]}"
-        raise UserError(f"{where}: {_cause(error)}") from None
-
-
-def _cause(error: Exception) -> str:
-    """What gin's complaint means, without its traceback of the file."""
-    message = str(error).splitlines()[0]
-    unknown = re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message)
-    if unknown:
-        name = unknown[1].split("/")[-1]
-        return f"nothing is called {name!r}{nearest(name, list(registered()))}"
-    unknown = re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message)
-    if unknown:
-        function = registered()[unknown[1].rpartition(".")[2]]
-        near = nearest(unknown[2], list(inspect.signature(function).parameters))
-        return f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
-    return message
+        # Without its traceback of the file. gin counts lines within the text.
+        cause = str(error).splitlines()[0]
+        line = re.findall(r"line (\d+)", str(error))
+        where = part.place(int(line[-1])) if line else part.where
+        if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", cause):
+            name = unknown[1].split("/")[-1]
+            cause = f"nothing is called {name!r}{did_you_mean(name, registered())}"
+        elif unknown := re.match(
+            r"Configurable '(.+)' doesn't have a parameter named '(.+)'", cause
+        ):
+            parameters = inspect.signature(registered()[unknown[1].rpartition(".")[2]]).parameters
+            near = did_you_mean(unknown[2], parameters)
+            cause = f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
+        raise UserError(f"{where}: {cause}") from None
 
 
 def _override(override: str) -> Part:
     name, _, value = override.partition("=")
-    where = f"--gin.{name}"
     try:
         is_float = any(character.isdigit() for character in value) and float(value) is not None
     except ValueError:
         is_float = False
     # Python alone takes 1_000 and ١٢ for numbers.
     if is_float and not is_number(value.strip()):
-        raise UserError(f"{where}={value}: write a finite number, in the digits 0 to 9 alone")
-    return Part(f"{name} = {gin_value(value)}", where)
+        raise UserError(f"--gin.{name}={value}: write a finite number, in the digits 0 to 9 alone")
+    return Part(f"{name} = {gin_value(value)}", f"--gin.{name}")
 
 
-def _require_known(name: str, macros: Sequence[str]) -> None:
-    """name: of an override."""
-    if re.fullmatch(MACRO, name):
-        if name not in macros:
-            near = nearest(name, macros)
-            raise UserError(f"--gin.{name}: this recipe has no macro {name}{near}")
-    elif "." not in name:
-        near = nearest(name.upper(), macros)
-        raise UserError(f"--gin.{name}: neither a macro (CAPITALS) nor NAME.PARAMETER{near}")
-
-
-def _one_warmup(overrides: Sequence[str], lines: Mapping[str, str]) -> list[str]:
-    """What must be bound too, so that a warm-up in steps that is typed holds: the share of a
-    recipe, which would go before it, becomes None. lines: as of `config_lines`. Raises UserError
-    where both are typed."""
-    typed = dict(override.partition("=")[::2] for override in overrides)
+def _one_warmup(typed: Sequence[str]) -> None:
+    """A warm-up in steps that is typed holds: the share of a recipe, which would go before it,
+    becomes None. Raises UserError where both are typed."""
     steps = [name for name in WARMUP_STEPS if name in typed]
-    shares = [name for name in WARMUP_SHARE if name in typed]
-    given = [name for name in shares if typed[name] != "None"]
-    if steps and given:
+    share = config_lines().get("optimizer.warmup_share", "None")
+    if not steps or share == "None":
+        return
+    given = [name for name in WARMUP_SHARE if name in typed]
+    if given and (given[0] != "WARMUP_SHARE" or _value("WARMUP_SHARE") is not None):
         raise UserError(
             f"--gin.{steps[0]} and --gin.{given[0]}: both say how long the learning rate warms up;"
             " give one"
         )
-    macro, parameter = WARMUP_SHARE
-    if not steps or shares or parameter not in lines:
-        return []
-    if lines[parameter] == f"%{macro}":
-        return [f"{macro}=None"]
-    return [f"{parameter}=None"]
+    of_macro = share == "%WARMUP_SHARE"
+    gin.bind_parameter("WARMUP_SHARE/macro.value" if of_macro else "optimizer.warmup_share", None)
 
 
-def _statements(parts: Sequence[Part]) -> Iterator[tuple[Part, Any]]:
-    for part in parts:
-        for statement in statements(part.text, part.where):
-            yield part, statement
-
-
-def _require_known_macros(parts: Sequence[Part]) -> None:
-    """Raises UserError for a macro of a user's file that nothing of this recipe reads, which would
-    be ignored in silence; for one that is read and that no file sets; and for one that is defined
-    by itself."""
-    known = set()
-    macros: dict[str, frozenset[str]] = {}
-    for part, statement in _statements(parts):
+def _require_known(read: Sequence[Statement]) -> None:
+    """Raises UserError for what would be ignored in silence: a macro of a user's file that nothing
+    of this recipe reads, a binding in a scope that no reference opens; for a macro that is read and
+    that no file sets; and for one that is defined by itself."""
+    macros = {one.name: one.macros for one in read if one.is_macro}
+    known = {name for one in read for name in one.macros}
+    scopes = {scope for one in read for name in one.references for scope in name.split("/")[:-1]}
+    # A module may open scopes of its own.
+    opens_others = any(one.kind == IMPORT for one in read)
+    for one in read:
         # A knob of ours that this recipe happens not to read is no slip of the user.
-        if statement.is_macro:
-            macros[statement.name] = statement.macros
-            if part.is_ours:
-                known.add(statement.name)
-        known.update(statement.macros)
-    for part, statement in _statements(parts):
-        # Lower case too: `batch = 8` is how a macro is mistyped, and gin takes it without a word.
-        if statement.is_macro and statement.name not in known and not part.is_override:
-            near = nearest(statement.name.upper(), sorted(known))
-            where = part.place(statement.line)
-            raise UserError(f"{where}: this recipe has no macro {statement.name}{near}")
+        if one.part.is_ours:
+            known.add(one.name)
+            scopes.update(one.name.split("/")[:-1])
+    for one in read:
+        if one.kind == BINDING and not one.part.is_override:
+            # Lower case too: `batch = 8` is how a macro is mistyped, and gin takes it.
+            if one.is_macro and one.name not in known:
+                near = did_you_mean(one.name.upper(), sorted(known))
+                raise UserError(f"{one.where}: this recipe has no macro {one.name}{near}")
+            unread = [] if one.is_macro else {*one.name.split("/")[:-1]} - scopes
+            if unread and not opens_others:
+                raise UserError(f"{one.where}: nothing is read in scope {min(unread)!r}")
         # A constant of a module, %module.NAME, is none.
-        for name in sorted(statement.macros - {*macros}):
+        for name in sorted(one.macros - {*macros}):
             if "." not in name:
-                where = part.named(statement.line, statement.name)
-                near = nearest(name, sorted(macros))
-                raise UserError(f"{where}: %{name} names a macro that no file defines{near}")
+                near = did_you_mean(name, macros)
+                raise UserError(f"{one.where}: %{name} names a macro that no file defines{near}")
     try:
         graphlib.TopologicalSorter(macros).prepare()
     except graphlib.CycleError as error:
         raise UserError(f"a macro is defined by itself: {' = '.join(error.args[1])}") from None
-
-
-def _require_known_scopes(parts: Sequence[Part]) -> None:
-    """Raises UserError for a binding of a user's file in a scope that no reference opens, which
-    would be ignored in silence."""
-    known: set[str] = set()
-    bound = []
-    for part, statement in _statements(parts):
-        # A module may open scopes of its own.
-        if statement.kind == IMPORT:
-            return
-        for reference in statement.references:
-            known.update(reference.split("/")[:-1])
-        if statement.kind == BINDING and not statement.is_macro:
-            scopes = statement.name.split("/")[:-1]
-            if part.is_ours:
-                known.update(scopes)
-            elif not part.is_override:
-                bound += [(part, statement, scope) for scope in scopes]
-    for part, statement, scope in bound:
-        if scope not in known:
-            where = part.named(statement.line, statement.name)
-            near = nearest(scope, sorted(known))
-            raise UserError(f"{where}: nothing is read in scope {scope!r}{near}")
 
 
 def _require_types() -> None:
@@ -274,30 +229,21 @@ def _require_types() -> None:
     lines = config_lines()
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
-        function = registered().get(name)
         # A macro, whose readers are checked; what gin alone knows declares no types.
-        if function is None:
+        if name not in registered():
             continue
-        value = gin.query_parameter(bound)
         key = _followed(bound, lines)
-        if key != bound and key in lines:
-            value = _value(key)
-        annotation = _signature(function).parameters[parameter].annotation
-        if not _has_reference(value) and not fits(value, annotation):
+        value = _value(key) if key != bound and key in lines else gin.query_parameter(bound)
+        annotation = _signature(registered()[name]).parameters[parameter].annotation
+        # A reference is shown as @NAME() or %NAME, and strings in quotes.
+        literal = not re.search(r"[@%]", re.sub(r"'[^']*'|\"[^\"]*\"", "", repr(value)))
+        if literal and not fits(value, annotation):
             raise UserError(_refusal(bound, in_words(annotation), lines))
 
 
 @functools.cache
 def _signature(function: Callable) -> inspect.Signature:
     return inspect.signature(function, eval_str=True)
-
-
-def _has_reference(value: Any) -> bool:
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list | tuple):
-        return any(map(_has_reference, value))
-    return isinstance(value, gin.config.ConfigurableReference)
 
 
 def _followed(bound: str, lines: Mapping[str, str]) -> str:
@@ -308,7 +254,7 @@ def _followed(bound: str, lines: Mapping[str, str]) -> str:
 
 
 def _refusal(bound: str, needed: str, lines: Mapping[str, str]) -> str:
-    """One line with where the value is written, and what reads it."""
+    """One line with where the value is written, and what reads it. lines: as of `config_lines`."""
     key = _followed(bound, lines)
     reader = "" if key == bound else f" ({bound.rpartition('/')[2]})"
     return f"{_places.get(key, key)}={lines[key]}: {needed} is needed{reader}"
@@ -335,13 +281,6 @@ def import_foreign(macros: Sequence[str]) -> None:
         gin.bind_parameter(f"{macro}/macro.value", run)
         if macro == "INIT_FROM" and lacks_vocabulary:
             gin.bind_parameter("VOCABULARY/macro.value", run)
-
-
-def put_mixtures_in_place(macros: Sequence[str]) -> None:
-    """A macro of files is None where the one of a SeqIO mixture in its place is set."""
-    for files, mixture in MIXTURES.items():
-        if {files, mixture} <= {*macros} and _value(mixture) is not None:
-            gin.bind_parameter(f"{files}/macro.value", None)
 
 
 def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
@@ -383,16 +322,19 @@ def build(name: str) -> Any:
         raise UserError(in_one_line(error)) from None
     except (RuntimeError, TypeError) as error:
         # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
-        of_gin = r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
-        of_python = r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
         message = str(error)
-        missing = re.match(of_gin, message) or re.match(of_python, message)
-        if not missing:
+        of_gin = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", message)
+        of_python = re.search(
+            r"missing \d+ required .* arguments?: (.+)[\s\S]*?In call to configurable '(\w+)'",
+            message,
+        )
+        if of_gin:
+            name, parameters = of_gin.groups()
+        elif of_python:
+            parameters, name = of_python.groups()
+        else:
             raise
-        parameter = re.search(r"\w+", missing[2])[0]
-        # The message has the name in Python, and a recipe binds `optimizer`, not OptimizerConfig.
-        names = {one.__name__: name for name, one in registered().items()}
-        name = names.get(missing[1], missing[1])
+        parameter = re.search(r"\w+", parameters)[0]
         raise UserError(
             f"the recipe does not bind {name}.{parameter}: bind it in a recipe"
         ) from None

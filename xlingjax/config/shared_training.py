@@ -1,7 +1,7 @@
 """Tasks that are trained on the same examples, measured in one training: XQuAD and MLQA are both
 trained on SQuAD."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,24 @@ def dev_name(task: str) -> str:
 
 def require_alike(tasks: Sequence[Task]) -> None:
     """Raise UserError unless one model may be of all these tasks."""
-    first = tasks[0]
-    for task in tasks[1:]:
-        for name in ("suite", "kind", "labels", "trained_on"):
-            if getattr(task, name) != getattr(first, name) or task == first:
-                raise _not_one(first, task)
+    _require_equal(tasks, lambda one: (one.suite, one.kind, one.labels, one.trained_on))
 
 
 def require_one_training(tasks: Sequence[Task], data: str | Path, training: Training) -> None:
     """Raise UserError unless the tasks learn the same from the same files."""
     require_alike(tasks)
+    _require_equal(tasks, lambda one: _files(one, data, training))
+
+
+def _require_equal(tasks: Sequence[Task], of: Callable[[Task], Any]) -> None:
     first = tasks[0]
     for task in tasks[1:]:
-        if _files(task, data, training) != _files(first, data, training):
-            raise _not_one(first, task)
-
-
-def _not_one(first: Task, task: Task) -> UserError:
-    return UserError(
-        f"{first.full_name} and {task.full_name} are not trained on the same examples, so they are"
-        " not one training: name one of them, or --strategy multi_task, which has a head for each"
-    )
+        if task == first or of(task) != of(first):
+            raise UserError(
+                f"{first.full_name} and {task.full_name} are not trained on the same examples, so"
+                " they are not one training: name one of them, or --strategy multi_task, which has"
+                " a head for each"
+            )
 
 
 def _files(task: Task, data: str | Path, training: Training) -> list[Any]:

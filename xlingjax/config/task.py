@@ -98,23 +98,17 @@ def task_languages(
     def found() -> set[str]:
         codes: set[str] = set()
         training = Training(split_list(gold), split_list(translated), labelled=labelled)
-        measured = [
-            (dev_split, split_list(dev_languages)),
-            (test_split, split_list(test_languages)),
-        ]
         for name in split_list(task):
             one = trained_task(name)
-            codes.update(language for _, language in training.parts(one, data))
-            # Transfer is measured against the language that the benchmark trains on.
-            codes.add(one.trained_on)
-            # Submissions are predicted for all languages
-            # of the official test, whatever is measured.
-            codes.update(languages_present(one, data, "test"))
-            for split, requested in measured:
+            # Transfer is measured against the language that the benchmark trains on; submissions
+            # are predicted for all languages of the official test, whatever is measured.
+            codes |= {one.trained_on, *languages_present(one, data, "test")}
+            codes |= {language for _, language in training.parts(one, data)}
+            for split, asked in ((dev_split, dev_languages), (test_split, test_languages)):
+                requested = split_list(asked)
                 if ALL in requested:
-                    codes.update(languages_present(one, data, part_of(split)[0]))
-                else:
-                    codes.update(requested)
+                    requested = languages_present(one, data, part_of(split)[0])
+                codes.update(requested)
         return codes
 
     return found
@@ -156,29 +150,15 @@ def task(
         )
     classes = len(task_labels(name))
     paired = classifier == "plug_in"
-    if found.kind == "tagging" and paired:
-        objective = PlugInTagging(classes)
-    elif found.kind == "tagging":
-        objective = Tagging(classes)
-    elif found.kind == "span_qa" and paired:
-        objective = PlugInSpans()
-    elif paired:
-        objective = PlugIn(classes)
-    elif found.kind == "span_qa":
-        objective = SpanQA()
-    else:
-        objective = Classification(classes, classifier == "difference")
-
-    return on_rows(
-        corpus,
-        objective,
-        lambda: (found, data, training),
-        batch,
-        reading,
-        seed,
-        paired,
-        by_length=by_length,
+    objective: Any = (
+        PlugIn(classes) if paired else Classification(classes, classifier == "difference")
     )
+    if found.kind == "tagging":
+        objective = PlugInTagging(classes) if paired else Tagging(classes)
+    elif found.kind == "span_qa":
+        objective = PlugInSpans() if paired else SpanQA()
+    read = functools.partial(tuple, (found, data, training))
+    return on_rows(corpus, objective, read, batch, reading, seed, paired, by_length=by_length)
 
 
 def on_rows(
@@ -210,22 +190,17 @@ def on_rows(
             by_length=by_length,
         )
 
-    texts = 1
-    if paired:
-        # A row holds an example in both languages.
-        texts = 2
+    # Plugged in, a row holds an example in both languages.
+    texts = 2 if paired else 1
 
     def shapes(length: int) -> dict[str, tuple[int, ...]]:
         return batch_shapes(objective.reads, batch=batch, length=texts * length)
 
-    shortest = {}
-    if by_length:
-        shortest = shapes(row_lengths(reading.length)[0])
     batches = Batches(
         shapes(reading.length),
         opened,
         positions=reading.length,
-        shortest=shortest,
+        shortest=shapes(row_lengths(reading.length)[0]) if by_length else {},
         languages=lambda: corpus.languages,
     )
     return ObjectiveRun(objective, batches, weight)
@@ -250,12 +225,9 @@ def _generation(
         )
     # Files are read whole, line by line, and a part of them cannot be held back to choose by.
     if training.split != "train":
-        lacks = ""
-        if not languages_present(task, data, "dev"):
-            lacks = f", and it has no dev set below {data} to choose by"
         raise UserError(
             f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole"
-            f" files{lacks}: make the last lines of the training files dev files, or give"
+            " files: make the last lines of the training files dev files, or give"
             " --gin.SELECT=last and --gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then"
             " trains on all rows"
         )
@@ -264,18 +236,13 @@ def _generation(
     codes = training.gold
     if ALL in training.gold:
         codes = [language for _, language in training.parts(task, data)]
-    places = set()
-    for code in codes:
-        if found := find(task, data, "train", code):
-            places.add(found.files.patterns[0])
+    # If files are missing, this says which.
+    read(task, data, "train", codes[0])
+    found = (find(task, data, "train", code) for code in codes)
+    places = {one.files.patterns[0] for one in found if one}
     # `generation` takes one path with {language}.
     if len(places) != 1:
-        # If files are missing, this says which.
-        read(task, data, "train", codes[0])
-        raise UserError(
-            f"{task.full_name}: training sets of {', '.join(codes)} lie under several names:"
-            f" {places}"
-        )
+        raise UserError(f"{task.full_name}: training sets lie under several names: {places}")
     return generation(
         TextSource(corpus, seed=seed),
         str(Path(data) / places.pop()),

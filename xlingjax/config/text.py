@@ -1,9 +1,11 @@
 """The batches of an objective, from text or a SeqIO mixture."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlingjax.config.bindings import fields_of, with_fields
 from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
 from xlingjax.data.batches.loader import Batches, BatchSource
@@ -14,6 +16,8 @@ from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import LARGEST_BATCH, LONGEST_ROW, UserError, require_numbers, require_whole
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
+from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.schedule import Weight
 from xlingjax.training.stages import staged
 
 
@@ -90,9 +94,7 @@ class TextSource:
         require_whole(vars(features), "[1, inf)", "max_pieces negatives")
 
         def opened() -> BatchSource:
-            completed = features
-            if complete is not None:
-                completed = complete(features)
+            completed = complete(features) if complete else features
             source = self._drawn(completed, batch, length, parallel)
             table = source.identity.get("sampling_table")
             # Every process opens the source and has the same table.
@@ -128,10 +130,8 @@ class TextSource:
         if self.mixture and parallel is None:
             if self.holdout:
                 raise UserError(
-                    f"text.holdout={self.holdout} leaves out lines of files, and what"
-                    f" {features.name} reads is the mixture '{self.mixture}': bind holdout to 0"
-                    " (text.holdout, or pairs/text.holdout for pairs alone), and hold out a split"
-                    " of the mixture's tasks"
+                    f"text.holdout={self.holdout} leaves out lines of files, and {features.name}"
+                    f" reads the mixture '{self.mixture}': bind text.holdout to 0"
                 )
             settings = dataclasses.replace(settings, sampling=of_rates(self.sampling))
             # Opening a mixture imports TensorFlow, which announces itself.
@@ -166,11 +166,51 @@ class TextSource:
 def of_rates(sampling: Sampling) -> Sampling:
     """How a mixture is drawn: by its rates, where nothing else is asked for."""
     asked = (sampling.alpha, sampling.temperature, sampling.weights)
-    if sampling.uniform or sampling.counts == "tokens":
-        return sampling
-    if any(one is not None for one in asked):
+    if sampling.uniform or sampling.counts == "tokens" or any(one is not None for one in asked):
         return sampling
     return dataclasses.replace(sampling, alpha=1.0, counts="mixture")
+
+
+def of_text(
+    objective: type,
+    features: Any,
+    batch: int = 16,
+    length: int = 256,
+    name: str = "",
+    packed: Callable[[Any], bool] | None = None,
+    complete: Callable[[TextSource, Any], Any] | None = None,
+    **defaults: Any,
+) -> Callable[..., ObjectiveRun]:
+    """A function for recipes: an objective on the rows of a preprocessor, whose fields are its
+    arguments, beside `text`, `batch`, `length` and `weight`.
+
+    name: of the objective, where it is not its own. packed: whether a row may hold several
+    examples, by the preprocessor. complete: see `TextSource.batches`. defaults: instead of the
+    fields' own.
+    """
+    of_rows, of_objective = fields_of(features, defaults), fields_of(objective, defaults)
+
+    def make(
+        text: TextSource,
+        batch: int = batch,
+        length: int = length,
+        weight: Weight = 1.0,
+        **given: Any,
+    ) -> ObjectiveRun:
+        given = defaults | given
+        rows = features(**{field: given[field] for field in of_rows if field in given})
+        settings = {field: given[field] for field in of_objective if field in given}
+        if packed:
+            settings["packed"] = packed(rows)
+        if name:
+            settings["name"] = name
+        filled = functools.partial(complete, text) if complete else None
+        source = text.batches(rows, batch, length, complete=filled)
+        return ObjectiveRun(objective(**settings), source, weight)
+
+    make.__signature__ = with_fields(make, {**of_rows, **of_objective})
+    make.__doc__ = objective.__doc__
+    return make
 
 
 BINDABLE = {"text": staged(TextSource)}

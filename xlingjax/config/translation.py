@@ -105,22 +105,13 @@ def generation(
     )
     # These pairs are the objective's own: those of the corpus are translations.
     source = text.batches(features, batch, length, parallel=patterns)
+    objective = Translation("generation", smoothing, 1.0, chunk)
     if streams:
-        return ObjectiveRun(
-            XFNP(
-                "generation",
-                smoothing,
-                1.0,
-                chunk,
-                (1.0,) * streams,
-                # Fine-tuning trains every stream from the first target on;
-                # pretraining lets stream i skip i of them.
-                skip="none",
-            ),
-            source,
-            weight,
-        )
-    return ObjectiveRun(Translation("generation", smoothing, 1.0, chunk), source, weight)
+        # Fine-tuning trains every stream from the first target on; pretraining lets stream i skip
+        # i of them.
+        alphas = (1.0,) * streams
+        objective = XFNP("generation", smoothing, 1.0, chunk, alphas, skip="none")
+    return ObjectiveRun(objective, source, weight)
 
 
 def denoising(
@@ -197,12 +188,8 @@ def pivots(
     languages of `texts`. Raises UserError for a direction between other languages, and for a run of
     one language."""
     if len(languages) < 2:
-        raise UserError(
-            f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more"
-        )
-    every = [
-        f"{source}-{target}" for source in languages for target in languages if source != target
-    ]
+        raise UserError("back_translation: set LANGUAGES to two or more")
+    every = [f"{one}-{other}" for one in languages for other in languages if one != other]
     if unknown := sorted({*directions} - {*every}):
         raise UserError(f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}")
     table = {

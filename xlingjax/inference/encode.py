@@ -45,26 +45,13 @@ def longest_row(model, max_length: int) -> int:
 
 def require_room(prefix: str, vocabulary, longest: int) -> None:
     """Raises UserError for a prefix that leaves no token of a row of `longest` for the sentence."""
-    if not prefix:
-        return
     room = longest - 2
     pieces = len(vocabulary.encode(prefix))
-    if pieces >= room:
+    if prefix and pieces >= room:
         raise UserError(
             f"--prefix has {pieces} tokens, and a sentence with its prefix at most {room}: none is"
             " left for the sentence; give a shorter one"
         )
-
-
-def said_cut(numbers: Sequence[int], count: int, longest: int) -> str:
-    """A line on the sentences of a file that were cut, by their lines from 1; "": none was.
-    count: of all sentences."""
-    if not numbers:
-        return ""
-    return (
-        f"{len(numbers)} of {count} lines were cut to {longest} tokens, the first of them line"
-        f" {min(numbers)}"
-    )
 
 
 def language_index(language: str, languages: Sequence[str], model) -> int:

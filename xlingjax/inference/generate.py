@@ -6,7 +6,7 @@ whole file costs one compilation per length. Rows lie on the mesh's data axes; w
 the order of the lines.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,13 +144,11 @@ class Generator:
         target: str,
         *,
         first: int = 1,
-        progress: Callable[[int, int], None] | None = None,
     ) -> list[list[Generated]]:
         """n_best texts in language `target` for each line in language `source`, the best first.
 
-        lines: texts, or ids without those that open and close them. first: the number of the first
-        line; progress: called after each batch with its numbers of lines and of tokens. Raises
-        UserError: an unknown language, and, unless `truncate`, a line that is too long.
+        lines: texts, or ids without those that open and close them. first: the number of the first.
+        Raises UserError: an unknown language, and, unless `truncate`, a line that is too long.
         """
         # Before any line is tokenised: an unknown language costs nothing.
         from_id, to_id = self.language(source), self.language(target)
@@ -180,9 +178,12 @@ class Generator:
             lengths_BW = np.asarray(texts.lengths)
             scores_BW = np.asarray(texts.scores)
             for row, i in enumerate(members):
-                found[i] = self._best(ids_BWT[row], lengths_BW[row], scores_BW[row])
-            if progress:
-                progress(len(members), int(lengths_BW[: len(members), 0].sum()))
+                found[i] = [
+                    self._read(ids_T[:count].tolist(), float(score))
+                    for ids_T, count, score in zip(
+                        ids_BWT[row], lengths_BW[row], scores_BW[row], strict=True
+                    )
+                ]
         return found
 
     def score(
@@ -193,7 +194,6 @@ class Generator:
         target: str,
         *,
         first: int = 1,
-        progress: Callable[[int, int], None] | None = None,
     ) -> list[Generated]:
         """How likely the model finds each reference, by teacher forcing: what the search says of a
         text that it writes.
@@ -236,8 +236,6 @@ class Generator:
                 # As the search normalises, so that references and its own texts compare.
                 score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
                 found[i] = Generated(text, tuple(targets[i]), total, score)
-            if progress:
-                progress(len(members), sum(map(len, wanted)))
         return found
 
     def _target_ids(self, references: Sequence[str | Sequence[int]], first: int) -> list[list[int]]:
@@ -255,17 +253,10 @@ class Generator:
             targets.append(ids)
         return targets
 
-    def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
-        """The texts of one line."""
-        return [
-            self._read(ids_T[:count], float(score))
-            for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True)
-        ]
-
-    def _read(self, ids_T: np.ndarray, score: float) -> Generated:
+    def _read(self, ids: list[int], score: float) -> Generated:
         # The search gives no total: it divides by the length, which is undone here.
-        total = score * max(len(ids_T), 1) ** self.decoding.length_penalty
-        return Generated(self._text(ids_T.tolist()), tuple(ids_T.tolist()), total, score)
+        total = score * max(len(ids), 1) ** self.decoding.length_penalty
+        return Generated(self._text(ids), tuple(ids), total, score)
 
     def _text(self, ids: Sequence[int]) -> str:
         return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])

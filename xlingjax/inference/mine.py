@@ -60,13 +60,10 @@ def mine(
         raise UserError("mining needs sentences on both sides, and one is empty")
     # Products of rows of length 1 are cosines.
     source, target = _unit(source_SD), _unit(target_TD)
-    ways: list[tuple[Rows, Rows]] = []
     # Both ways: a sentence's neighbours are those on the other side.
-    for name, queries, index in (("forward", source, target), ("backward", target, source)):
-        where = folder / name if folder is not None else None
-        ways.append(nearest(queries, index, k, search, mesh, where))
-    (forward_Sk, targets_Sk), (backward_Tk, sources_Tk) = ways
-    left, right = _means(forward_Sk), _means(backward_Tk)
+    forward_Sk, targets_Sk = nearest(source, target, k, search, mesh, folder)
+    backward_Tk, sources_Tk = nearest(target, source, k, search, mesh, folder)
+    left, right = forward_Sk.mean(axis=1), backward_Tk.mean(axis=1)
     columns_S, scores_S = _best(forward_Sk, targets_Sk, left, right, margin)
     rows_T, scores_T = _best(backward_Tk, sources_Tk, right, left, margin)
     rows = np.concatenate([np.arange(len(source)), rows_T])
@@ -80,28 +77,18 @@ def _unit(rows: Rows) -> Rows:
     return unit_rows(rows) if isinstance(rows, np.ndarray) else Unit(rows)
 
 
-def _means(products_Sk: Rows) -> np.ndarray:
-    """float32 [S]: of each sentence's neighbours."""
-    means = [
-        products_Sk[start : start + PART].mean(axis=1) for start in range(0, len(products_Sk), PART)
-    ]
-    return np.concatenate(means)
-
-
 def _best(
-    products_Sk: Rows, others_Sk: Rows, own_S: np.ndarray, others_T: np.ndarray, margin: str
+    products_Sk: np.ndarray,
+    others_Sk: np.ndarray,
+    own_S: np.ndarray,
+    others_T: np.ndarray,
+    margin: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """([S] which of its neighbours each sentence scores highest with, [S] that score)."""
-    numbers, scores = [], []
-    for start in range(0, len(products_Sk), PART):
-        part = slice(start, start + PART)
-        products, others = products_Sk[part], others_Sk[part]
-        found = margin_scores(products, own_S[part, None], others_T[others], margin)
-        best = found.argmax(axis=1)
-        each = np.arange(len(found))
-        numbers.append(others[each, best])
-        scores.append(found[each, best])
-    return np.concatenate(numbers), np.concatenate(scores)
+    scores_Sk = margin_scores(products_Sk, own_S[:, None], others_T[others_Sk], margin)
+    best_S1 = scores_Sk.argmax(axis=1)[:, None]
+    numbers, scores = (np.take_along_axis(one, best_S1, axis=1) for one in (others_Sk, scores_Sk))
+    return numbers[:, 0], scores[:, 0]
 
 
 def _greedy(

@@ -10,14 +10,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.inference.search import neighbours, unit_rows
-from xlingjax.inference.vector_files import DiskRows
+from xlingjax.inference.search import merge, neighbours, unit_rows
 from xlingjax.runtime.packages import package
 
 KINDS = ("exact", "ivf")
@@ -30,15 +29,8 @@ SAMPLE = 1 << 18
 """Rows that lists are made from at most: their memory must not grow with the index."""
 
 
-class Rows(Protocol):
-    """An array [S, D], or what reads like one by slices: `vector_files.ShardedRows`."""
-
-    @property
-    def shape(self) -> Any: ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, chosen: Any) -> Any: ...
+Rows = Any
+"""An array [S, D], or what reads like one by slices and numbers: `vector_files.ShardedRows`."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +72,8 @@ def chosen_search(
 ) -> Search:
     """What was asked for; exact where nothing was and the texts are small. Raises UserError for
     large ones, where the user has to choose, and where the library is missing."""
+    if kind != "ivf" and (lists or probes):
+        raise UserError("--lists, --probes: only --search ivf reads this; leave it out")
     if kind is None:
         if sizes[0] * sizes[1] > LARGEST_EXACT:
             raise UserError(
@@ -127,7 +121,7 @@ def nearest(
     mesh: Mesh | None = None,
     folder: Path | None = None,
     middles: np.ndarray | None = None,
-) -> tuple[Rows, Rows]:
+) -> tuple[np.ndarray, np.ndarray]:
     """(products [Q, k], rows of the index [Q, k]) as `search.neighbours` gives them, best first; of
     equals the first row wins (of ivf among the k + 8 best of a block).
 
@@ -137,93 +131,64 @@ def nearest(
     lists: it costs less than to fill them.
     """
     k = min(k, len(index))
-    in_memory = isinstance(queries, np.ndarray) and isinstance(index, np.ndarray)
-    few = len(queries) <= search.lists_of(len(index))
-    if few:
+    if len(queries) <= search.lists_of(len(index)):
         search = Search()
-    if search.exact and in_memory:
+    if search.exact and isinstance(queries, np.ndarray) and isinstance(index, np.ndarray):
         return neighbours(queries, index, k, mesh=mesh)
-    found = _Best(len(queries), k, folder)
+    products, rows = _empty((len(queries), k), folder)
 
     def exactly(block: np.ndarray) -> Callable:
-        return lambda rows, _: neighbours(rows, block, k, mesh=mesh)
+        return lambda queries, _: neighbours(queries, block, k, mesh=mesh)
 
     if search.exact:
-        _blocks(queries, index, exactly, found)
-        return found.products, found.rows
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        if middles is None:
-            middles = list_middles(index, search)
-        lists = Lists(queries, middles, k, search, Path(scratch))
-        _blocks(queries, index, lists.of_block, found)
-    left = found.unfilled()
+        _blocks(queries, index, exactly, products, rows)
+        return products, rows
+    if middles is None:
+        middles = list_middles(index, search)
+    of_block = _searcher(queries, middles, k, min(search.probes, len(middles)), folder)
+    _blocks(queries, index, of_block, products, rows)
+    left = np.flatnonzero(rows[:, -1] < 0)
     if left.size:
-        rest = _Best(len(left), k, None)
-        _blocks(queries[left], index, exactly, rest)
-        found.put(left, rest)
-    return found.products, found.rows
+        found = _empty((len(left), k), None)
+        _blocks(queries[left], index, exactly, *found)
+        products[left], rows[left] = found
+    return products, rows
 
 
-class _Best:
-    """The k best of each query so far."""
-
-    def __init__(self, queries: int, k: int, folder: Path | None):
-        shape = (queries, k)
-        self.products: Any
-        self.rows: Any
-        if folder is None:
-            self.products = np.empty(shape, np.float32)
-            self.rows = np.empty(shape, np.int64)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.products = DiskRows(folder / "products.npy", shape, np.float32)
-            self.rows = DiskRows(folder / "rows.npy", shape, np.int64)
-        for part in _parts(queries):
-            self.products[part] = -np.inf
-            self.rows[part] = -1
-
-    def merge(self, part: slice, products: np.ndarray, rows: np.ndarray):
-        products = np.concatenate([self.products[part], products], axis=1)
-        rows = np.concatenate([self.rows[part], rows], axis=1)
-        # Stable: rows of earlier blocks stand first among equals.
-        order = np.argsort(-products, axis=1, kind="stable")
-        order = order[:, : self.rows.shape[1]]
-        self.products[part] = np.take_along_axis(products, order, axis=1)
-        self.rows[part] = np.take_along_axis(rows, order, axis=1)
-
-    def unfilled(self) -> np.ndarray:
-        """Queries with fewer than k rows."""
-        numbers = [np.zeros(0, np.int64)]
-        for part in _parts(len(self.rows)):
-            lacking = np.flatnonzero(self.rows[part][:, -1] < 0)
-            numbers.append(lacking + part.start)
-        return np.concatenate(numbers)
-
-    def put(self, queries: np.ndarray, other: "_Best") -> None:
-        for i, query in enumerate(queries.tolist()):
-            at = slice(query, query + 1)
-            self.products[at] = other.products[i]
-            self.rows[at] = other.rows[i]
+def _empty(shape: tuple[int, int], folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Products and rows of results that are not found yet; in files of a folder."""
+    products, rows = (_array(folder, shape, kind) for kind in (np.float32, np.int64))
+    products[:] = -np.inf
+    rows[:] = -1
+    return products, rows
 
 
-def _parts(count: int, size: int = QUERIES) -> list[slice]:
+def _array(folder: Path | None, shape: tuple[int, int], kind: Any) -> np.ndarray:
+    if folder is None:
+        return np.empty(shape, kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Its pages are the system's to take back.
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        return np.lib.format.open_memmap(file.name, "w+", kind, shape)
+
+
+def _parts(count: int, size: int | None = None) -> list[slice]:
+    size = size or QUERIES
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _blocks(
-    queries: Rows, index: Rows, searcher: Callable[[np.ndarray], Callable], found: _Best
+    queries: Rows, index: Rows, searcher: Callable, products: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Every block of the index with every part of the queries; a block is read once, and the
-    queries with each."""
-    dim = index.shape[1]
+    """Every block of the index with every part of the queries, merged into the best so far; a block
+    is read once, and the queries with each."""
     # Of whole chunks of the exact search, so that its programs are the same for each.
-    size = max(1, BLOCK_BYTES // (4 * dim) // 1024) * 1024
+    size = max(1, BLOCK_BYTES // (4 * index.shape[1]) // 1024) * 1024
     for block in _parts(len(index), size):
         search = searcher(index[block])
         for part in _parts(len(queries)):
-            products, rows = search(queries[part], part)
-            known = np.where(rows >= 0, rows + block.start, -1)
-            found.merge(part, products, known)
+            found, at = search(queries[part], part)
+            merge(products, rows, part, found, np.where(at >= 0, at + block.start, -1))
 
 
 def list_middles(index: Rows, search: Search) -> np.ndarray:
@@ -249,48 +214,40 @@ def list_middles(index: Rows, search: Search) -> np.ndarray:
     return kmeans.centroids
 
 
-class Lists:
-    """The lists of an index, and which of them each query looks through."""
+def _searcher(
+    queries: Rows, middles: np.ndarray, k: int, probes: int, folder: Path | None
+) -> Callable:
+    """What searches the lists of a block that each query looks through."""
+    faiss = library()
+    coarse = faiss.IndexFlatIP(middles.shape[1])
+    coarse.add(middles)
+    # Once for all blocks: it costs as much as a block's rows.
+    lists_QP = _array(folder, (len(queries), probes), np.int32)
+    for part in _parts(len(queries)):
+        _, lists_QP[part] = coarse.search(_floats(queries[part]), probes)
 
-    def __init__(self, queries: Rows, middles: np.ndarray, k: int, search: Search, scratch: Path):
-        self.k = k
-        self.faiss = library()
-        self.lists, dim = middles.shape
-        self.probes = min(search.probes, self.lists)
-        self.coarse = self.faiss.IndexFlatIP(dim)
-        self.coarse.add(middles)
-        shape = (len(queries), self.probes)
-        # Once for all blocks: it costs as much as a block's rows.
-        self.of_query = DiskRows(scratch / "lists.npy", shape, np.int32)
-        for part in _parts(len(queries)):
-            _, lists = self.coarse.search(_floats(queries[part]), self.probes)
-            self.of_query[part] = lists
-
-    def of_block(self, block_CD: np.ndarray) -> Callable:
+    def of_block(block_CD: np.ndarray) -> Callable:
         block_CD = _floats(block_CD)
-        ivf = self.faiss.IndexIVFFlat(
-            self.coarse, block_CD.shape[1], self.lists, self.faiss.METRIC_INNER_PRODUCT
-        )
-        ivf.nprobe = self.probes
+        metric = faiss.METRIC_INNER_PRODUCT
+        ivf = faiss.IndexIVFFlat(coarse, block_CD.shape[1], len(middles), metric)
+        ivf.nprobe = probes
         ivf.add(block_CD)
-        # More than are asked for: its sums are rounded in another order.
-        width = self.k + 8
 
         def search(queries_QD: np.ndarray, part: slice):
             queries_QD = _floats(queries_QD)
-            lists_QP = self.of_query[part].astype(np.int64)
-            _, rows_QK = ivf.search_preassigned(
-                queries_QD, width, lists_QP, np.zeros(lists_QP.shape, np.float32)
-            )
-            products = np.empty((len(queries_QD), self.k), np.float32)
-            rows = np.empty((len(queries_QD), self.k), np.int64)
-            for some in _parts(len(queries_QD), 1024):
-                products[some], rows[some] = rescored(
-                    queries_QD[some], block_CD, rows_QK[some], self.k
-                )
-            return products, rows
+            chosen = lists_QP[part].astype(np.int64)
+            distances = np.zeros(chosen.shape, np.float32)
+            # More than are asked for: its sums are rounded in another order.
+            _, rows_QK = ivf.search_preassigned(queries_QD, k + 8, chosen, distances)
+            found = [
+                rescored(queries_QD[some], block_CD, rows_QK[some], k)
+                for some in _parts(len(queries_QD), 1024)
+            ]
+            return [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
         return search
+
+    return of_block
 
 
 def rescored(
@@ -303,8 +260,6 @@ def rescored(
     products_QK = np.matmul(index_CD[rows_QK], queries_QD[:, :, None])[..., 0]
     products_QK = np.where(rows_QK >= 0, products_QK, -np.inf)
     order = np.argsort(-products_QK, axis=1, kind="stable")[:, :k]
-    if order.shape[1] < k:
-        raise ValueError(f"{rows_QK.shape[1]} candidates, and {k} are asked for")
     return (
         np.take_along_axis(products_QK, order, axis=1),
         np.take_along_axis(rows_QK, order, axis=1),

@@ -7,12 +7,10 @@ shards), the table (`EN-DE.tsv`, and in `dan/EN-DE/finished.json` what it was ma
 text nor vectors are in memory as a whole, unless they are few.
 """
 
-import array
 import functools
 import hashlib
 import itertools
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from xlingjax.data.text.sources import NEGATIVE, find_pairs
 from xlingjax.data.text.texts import Pair
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError, require_numbers, require_whole
-from xlingjax.inference.forward import compiled
+from xlingjax.inference.forward import by_row, compiled
 from xlingjax.inference.nearest import LARGEST_EXACT, Rows, chosen_search
 from xlingjax.inference.vector_files import ShardedLines, ShardedRows, read_shards, write_shards
 from xlingjax.inference.wrong_partners import choose
@@ -35,7 +33,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.preprocessors.unicoder import DanFeatures
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.checkpoint_params import load_params
@@ -127,22 +125,26 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     shards = _shards(folder / f"run-{mark}", pairs, languages, vocabulary, config, runtime, say)
     lines = [of_side for of_side, _ in shards]
     vectors: list[Rows] = [of_side for _, of_side in shards]
-    where = None
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        if search.exact and count**2 <= LARGEST_EXACT:
-            vectors = [of_side[:] for of_side in vectors]
-        else:
-            where = Path(scratch)
-        written, mean = _write_table(
-            table, stamp, languages, lines, choose(lines, vectors, config, search, where)
-        )
+    where: Path | None = folder
+    if search.exact and count**2 <= LARGEST_EXACT:
+        vectors = [of_side[:] for of_side in vectors]
+        where = None
+    written = 0
+    table.parent.mkdir(parents=True, exist_ok=True)
+    # A table that was cut short would be trained on as it is.
+    with replaced(table) as file:
+        names = (*languages, NEGATIVE, "similarity", "kind")
+        file.write("\t".join(names).encode() + b"\n")
+        for i, (j, similarity, kind) in enumerate(choose(lines, vectors, config, search, where)):
+            if j >= 0:
+                texts = (lines[0][i], lines[1][i], lines[1][j])
+                file.write("\t".join((*texts, f"{similarity:.4f}", f"{kind}\n")).encode())
+                written += 1
+        # First the old table's stamp: a crash from here on leaves a table without one.
+        stamp.unlink(missing_ok=True)
     made = {"search": search.record(count), "pairs": written}
     write_json(stamp, {**identity, "made": made})
-    similarity = f", mean similarity of the hard ones {mean:.3f}" if mean is not None else ""
-    say(
-        f"{table}: {written} of {len(lines[0])} pairs with a negative, {search.said(count)}"
-        f"{similarity}"
-    )
+    say(f"{table}: {written} of {len(lines[0])} pairs with a negative, {search.said(count)}")
     return table
 
 
@@ -156,38 +158,6 @@ def _made_from(stamp: Path) -> dict | None:
     return written
 
 
-def _write_table(
-    table: Path,
-    stamp: Path,
-    languages: Sequence[str],
-    lines: Sequence[ShardedLines],
-    negatives: Iterator[tuple[int, float, str]],
-) -> tuple[int, float | None]:
-    """(rows, mean similarity of the hard ones); without the stamp, which is of another table."""
-    written = 0
-    hard = array.array("d")
-    table.parent.mkdir(parents=True, exist_ok=True)
-    # A table that was cut short would be trained on as it is.
-    partial = table.with_suffix(".partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as file:
-        names = (*languages, NEGATIVE, "similarity", "kind")
-        file.write("\t".join(names) + "\n")
-        for i, (j, similarity, kind) in enumerate(negatives):
-            if j < 0:
-                continue
-            texts = (lines[0][i], lines[1][i], lines[1][j])
-            file.write("\t".join((*texts, f"{similarity:.4f}", kind)) + "\n")
-            written += 1
-            if kind == "hard":
-                hard.append(similarity)
-    # First the old table's stamp: a crash from here on leaves a table without one.
-    stamp.unlink(missing_ok=True)
-    partial.replace(table)
-    if not hard:
-        return written, None
-    return written, float(np.mean(hard))
-
-
 def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The text of all lines of both sides, in the order of `languages`: several files one after the
     other."""
@@ -197,18 +167,10 @@ def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> Iterator[tuple[st
             yield " ".join(both[first].split()), " ".join(both[second].split())
 
 
-@dataclass(frozen=True)
-class _Tokenised:
-    """A pair: the text of both sides and its ids."""
-
-    texts: tuple[str, str]
-    ids: tuple[np.ndarray, np.ndarray]
-
-
 def _tokenised(
     pairs: Sequence[Pair], languages: Sequence[str], vocabulary: Vocabulary
-) -> Iterator[_Tokenised]:
-    """The pairs that have tokens on both sides: a mean would be of nothing."""
+) -> Iterator[tuple[tuple[str, str], tuple[np.ndarray, np.ndarray]]]:
+    """(texts, ids) of the pairs that have tokens on both sides: a mean would be of nothing."""
     lines = _lines(pairs, languages)
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
         sides = []
@@ -216,17 +178,16 @@ def _tokenised(
             ids, lengths = vocabulary.encode_lines(list(texts), 2)
             ids, lengths = end_sentences(ids, lengths, vocabulary.eos_id)
             sides.append(np.split(ids, np.cumsum(lengths)[:-1]))
-        for texts, *ids in zip(chunk, *sides, strict=True):
-            if len(ids[0]) and len(ids[1]):
-                yield _Tokenised(texts, tuple(ids))
+        for texts, first, second in zip(chunk, *sides, strict=True):
+            if len(first) and len(second):
+                yield texts, (first, second)
 
 
 def _shards(
     folder, pairs, languages, vocabulary, config, runtime, say
 ) -> list[tuple[ShardedLines, ShardedRows]]:
     """Lines and vectors of both sides: from disk, or after training the network."""
-    kept = read_shards(folder / "vectors", languages)
-    if kept is not None:
+    if kept := read_shards(folder / "vectors", languages):
         return kept
     model = ModelConfig(
         name="dan",
@@ -242,9 +203,6 @@ def _shards(
         dropout=0.0,
         attention_dropout=0.0,
     )
-    files = []
-    for pair in pairs:
-        files += [str(side.path) for side in pair.sides]
     source = functools.partial(
         file_batches,
         DanFeatures(),
@@ -252,10 +210,8 @@ def _shards(
         config.batch,
         config.length,
         BatchSettings(seed=config.seed),
-        parallel=files,
+        parallel=[str(side.path) for pair in pairs for side in pair.sides],
     )
-    # In proportion, so that a short run has one too.
-    warmup = max(1, config.steps // 20)
     result = train(
         workdir=folder,
         model=model,
@@ -263,7 +219,10 @@ def _shards(
         steps=config.steps,
         seed=config.seed,
         optimizer=OptimizerConfig(
-            learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup
+            learning_rate=config.learning_rate,
+            schedule="linear",
+            # In proportion, so that a short run has one too.
+            warmup_steps=max(1, config.steps // 20),
         ),
         runtime=runtime,
         log_every=max(1, config.steps // 10),
@@ -274,40 +233,28 @@ def _shards(
     params, _ = load_params(
         folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256
     )
-
-    def encode(chunk: list[_Tokenised], _: int) -> list[np.ndarray]:
-        return averages(encoder, params, [pair.ids for pair in chunk], config.length)
-
     return write_shards(
         folder / "vectors",
         languages,
         _tokenised(pairs, languages, vocabulary),
-        encode,
-        lambda pair: pair.texts,
+        lambda chunk, _: averages(encoder, params, [ids for _, ids in chunk], config.length),
+        lambda pair: pair[0],
         say,
     )
 
 
 def averages(
     model: Encoder, params, pairs: Sequence[Sequence[np.ndarray]], length: int, rows: int = 512
-) -> list[np.ndarray]:
+) -> Sequence[np.ndarray]:
     """float32 [pairs, F] of each side, from the ids of both; one of more than `length` tokens is
     cut."""
-    run = compiled(Encoder.averages, model, None)
-    found: list[list[np.ndarray]] = [[], []]
-    for start in range(0, len(pairs), rows):
-        chosen = pairs[start : start + rows]
-        batch = {
-            name: np.zeros((rows, 2 * length), np.int32)
-            for name in ("input_ids", "pack_ids", "sides")
-        }
-        for row, sides in enumerate(chosen):
-            for number, ids in enumerate(sides):
-                ids = ids[:length]
-                columns = slice(number * length, number * length + len(ids))
-                batch["input_ids"][row, columns] = ids
-                batch["pack_ids"][row, columns] = 1
-                batch["sides"][row, columns] = number
-        for vectors, kept in zip(run(params, batch), found, strict=True):
-            kept.append(np.asarray(vectors)[: len(chosen)])
-    return [np.concatenate(kept) for kept in found]
+    names = ("input_ids", "pack_ids", "sides")
+    batch = {name: np.zeros((len(pairs), 2 * length), np.int32) for name in names}
+    for row, sides in enumerate(pairs):
+        for number, ids in enumerate(sides):
+            ids = ids[:length]
+            columns = slice(number * length, number * length + len(ids))
+            batch["input_ids"][row, columns] = ids
+            batch["pack_ids"][row, columns] = 1
+            batch["sides"][row, columns] = number
+    return by_row(compiled(Encoder.averages, model, None), params, batch, rows)

@@ -1,5 +1,4 @@
-"""Exact search for the nearest rows on devices, as one program; the index may be spread over a
-mesh."""
+"""Exact search for the nearest rows on devices; the index may be spread over a mesh."""
 
 import functools
 from collections.abc import Callable
@@ -23,39 +22,43 @@ def neighbours(
     each query is highest, in float32, highest first; exact; among equals the first row wins. Rows
     of length 1 make it the cosine.
 
-    mesh: every device of it searches its part of the index, and the best of all are merged; None:
-    the first device searches all. `chunk` rows of either side are compared at a time: beside its
-    part of the index a device holds that many products squared.
+    mesh: every device of it compares its part of the rows; None: the first device compares all.
+    `chunk` queries are compared with 8 times as many rows at a time.
     """
-    size = len(index_SD)
+    size, dim = index_SD.shape
     # A small text may have fewer rows than neighbours are asked for.
     k = min(k, size)
-    devices = 1
-    whole, split = None, None
-    if mesh is not None:
-        devices = mesh.size
-        whole = NamedSharding(mesh, PartitionSpec())
-        split = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+    devices = 1 if mesh is None else mesh.size
+    whole = mesh and NamedSharding(mesh, PartitionSpec())
+    split = mesh and NamedSharding(mesh, PartitionSpec(mesh.axis_names))
     # A block has k rows at least, or its own best k would not be there to merge.
-    block = max(k, min(chunk, _rounded(-(-size // devices))))
-    blocks = -(-size // (devices * block))
-    # As many blocks on each device, filled up: what is mapped over a mesh has equal parts.
-    blocks_NCD = np.zeros((devices * blocks, block, index_SD.shape[1]), np.float32)
-    blocks_NCD.reshape(-1, index_SD.shape[1])[:size] = index_SD
-    index = _placed(blocks_NCD, split)
-    search = _program(k, mesh)
+    block = -(-max(k, min(8 * chunk, _rounded(size))) // devices) * devices
     rows = min(chunk, _rounded(len(queries_QD)))
-    products, numbers = [], []
-    for start in range(0, len(queries_QD), rows):
-        part = queries_QD[start : start + rows]
-        # The last part is filled up as well: another shape would be compiled.
-        queries = np.zeros((rows, queries_QD.shape[1]), np.float32)
-        queries[: len(part)] = part
-        found = search(_placed(queries, whole), index, np.int32(size))
-        products_Qk, numbers_Qk = found
-        products.append(np.asarray(products_Qk)[: len(part)])
-        numbers.append(np.asarray(numbers_Qk)[: len(part)])
-    return np.concatenate(products), np.concatenate(numbers).astype(int)
+    search = _program(k, mesh)
+    products = np.full((len(queries_QD), k), -np.inf, np.float32)
+    numbers = np.full((len(queries_QD), k), -1)
+    for start in range(0, size, block):
+        count = min(block, size - start)
+        index = _placed(index_SD[start : start + block], (block, dim), split)
+        for first in range(0, len(queries_QD), rows):
+            part = slice(first, min(first + rows, len(queries_QD)))
+            queries = _placed(queries_QD[part], (rows, dim), whole)
+            found, at = (np.asarray(one) for one in search(queries, index, np.int32(count)))
+            of_part = part.stop - first
+            merge(products, numbers, part, found[:of_part], at[:of_part] + start)
+    return products, numbers
+
+
+def merge(
+    products: np.ndarray, rows: np.ndarray, part: slice, found: np.ndarray, at: np.ndarray
+) -> None:
+    """The best of `part` of the queries so far, with what was found in a later block."""
+    found = np.concatenate([products[part], found], axis=1)
+    at = np.concatenate([rows[part], at], axis=1)
+    # Stable: rows of earlier blocks stand first among equals.
+    order = np.argsort(-found, axis=1, kind="stable")[:, : products.shape[1]]
+    products[part] = np.take_along_axis(found, order, axis=1)
+    rows[part] = np.take_along_axis(at, order, axis=1)
 
 
 def _rounded(rows: int) -> int:
@@ -63,70 +66,35 @@ def _rounded(rows: int) -> int:
     return -(-max(rows, 1) // 128) * 128
 
 
-def _placed(array: np.ndarray, sharding: NamedSharding | None) -> jax.Array:
-    """Every process holds the whole array and gives the parts of its devices."""
+def _placed(
+    rows: np.ndarray, shape: tuple[int, int], sharding: NamedSharding | None
+) -> np.ndarray | jax.Array:
+    """Filled up to a shape: another one would be compiled. Every process holds the whole array and
+    gives the parts of its devices."""
+    filled = np.zeros(shape, np.float32)
+    filled[: len(rows)] = rows
     if sharding is None:
-        return jnp.asarray(array)
-    return jax.make_array_from_callback(array.shape, sharding, lambda at: array[at])
+        return filled
+    return jax.make_array_from_callback(shape, sharding, lambda at: filled[at])
 
 
 @functools.lru_cache(maxsize=32)
 def _program(k: int, mesh: Mesh | None) -> Callable:
-    """jit of (queries [Q, D], blocks [N, C, D], size) -> (products [Q, k], rows [Q, k])."""
+    """jit of (queries [Q, D], rows [C, D], count of them) -> (products [Q, k], rows [Q, k])."""
 
-    def local(queries_QD, blocks_NCD, size):
-        count, block, _ = blocks_NCD.shape
-        device = jax.lax.axis_index(mesh.axis_names) if mesh is not None else 0
+    def search(queries_QD, rows_CD, count):
+        # By default an accelerator multiplies float32 in fewer bits, which would change the order.
+        highest = jax.lax.Precision.HIGHEST
+        products_QC = jnp.einsum("qd,cd->qc", queries_QD, rows_CD, precision=highest)
+        # Rows that fill the last block up are no rows of the index.
+        products_QC = jnp.where(jnp.arange(len(rows_CD)) < count, products_QC, -jnp.inf)
+        if mesh is not None:
+            products_QC = jax.lax.with_sharding_constraint(products_QC, whole)
+        # Of equals top_k takes the first.
+        return jax.lax.top_k(products_QC, k)
 
-        def step(best, entry):
-            block_CD, first = entry
-            products_QC = jnp.einsum(
-                "qd,cd->qc",
-                queries_QD,
-                block_CD,
-                # By default an accelerator multiplies float32
-                # in fewer bits, which would change the order.
-                precision=jax.lax.Precision.HIGHEST,
-            )
-            # Rows that fill the last block up are no rows of the index.
-            products_QC = jnp.where(first + jnp.arange(block) < size, products_QC, -jnp.inf)
-            # Of equals top_k takes the first, here and in every merge.
-            top, columns = jax.lax.top_k(products_QC, k)
-            # Only k of each block stay: products of all rows would not fit.
-            return _merged((best[0], top), (best[1], first + columns), k), None
-
-        # Rows are numbered over the whole index, wherever a block lies.
-        starts = ((device * count + jnp.arange(count)) * block).astype(jnp.int32)
-        nothing = (
-            jnp.full((len(queries_QD), k), -jnp.inf),
-            jnp.zeros((len(queries_QD), k), jnp.int32),
-        )
-        # A scan, so that the products of one block are in memory at a time.
-        found, _ = jax.lax.scan(step, nothing, (blocks_NCD, starts))
-        if mesh is None:
-            return found
-        products, rows = found
-        # Gathered in the order of the devices, which is that of the rows.
-        every_products = jax.lax.all_gather(products, mesh.axis_names)
-        every_rows = jax.lax.all_gather(rows, mesh.axis_names)
-        return _merged(every_products, every_rows, k)
-
-    if mesh is None:
-        return jax.jit(local)
-    names, whole = PartitionSpec(mesh.axis_names), PartitionSpec()
-    # check_vma: that all devices hold the same after the merge is not seen by the checker.
-    spread = jax.shard_map(
-        local, mesh=mesh, in_specs=(whole, names, whole), out_specs=whole, check_vma=False
-    )
-    return jax.jit(spread, out_shardings=NamedSharding(mesh, whole))
-
-
-def _merged(products, rows, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k best of lists [Q, k] that follow each other in the index, each best first."""
-    products_QK = jnp.concatenate(list(products), axis=1)
-    rows_QK = jnp.concatenate(list(rows), axis=1)
-    best, at = jax.lax.top_k(products_QK, k)
-    return best, jnp.take_along_axis(rows_QK, at, axis=1)
+    whole = mesh and NamedSharding(mesh, PartitionSpec())
+    return jax.jit(search, out_shardings=whole) if mesh else jax.jit(search)
 
 
 def unit_rows(x_SD: np.ndarray) -> np.ndarray:

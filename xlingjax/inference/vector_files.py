@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.records import read_npy, read_record
 
 ROWS = 65536
@@ -29,10 +29,7 @@ def _vectors(path: Path) -> np.ndarray:
 
 
 class ShardedRows:
-    """float32 [S, D], read by slice or by an array of row numbers into memory; never all at once.
-
-    Of NumPy's arrays it has `shape`, `len` and these two ways to read.
-    """
+    """float32 [S, D], read into memory by slice or by an array of row numbers."""
 
     def __init__(self, paths: Sequence[Path]):
         self.paths = tuple(paths)
@@ -62,10 +59,8 @@ class ShardedLines:
 
     def __init__(self, paths: Sequence[Path]):
         self.paths = tuple(paths)
-        self._ends: list[np.ndarray] = []
-        for path in self.paths:
-            text = np.fromfile(path, np.uint8)
-            self._ends.append(np.flatnonzero(text == ord("\n")))
+        texts = (np.fromfile(path, np.uint8) for path in self.paths)
+        self._ends = [np.flatnonzero(text == ord("\n")) for text in texts]
         self.rows = len(self._ends[0])
 
     def __len__(self) -> int:
@@ -90,7 +85,7 @@ class ShardedLines:
 def write_shards(
     folder: Path,
     sides: Sequence[str],
-    rows_of_text: Iterable[Sequence[Any]],
+    rows_of_text: Iterable[Any],
     encode: Callable[[list[Any], int], Sequence[np.ndarray]],
     text_of: Callable[[Any], Sequence[str]],
     say: Callable[[str], None],
@@ -103,20 +98,23 @@ def write_shards(
     of a shard (None: ROWS).
     Raises UserError where there are none, and where the folder cannot be written.
     """
+    if finished := read_shards(folder, sides):
+        return finished
     rows = rows or ROWS
     entries = iter(rows_of_text)
     count = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while chunk := list(itertools.islice(entries, rows)):
-            paths = [shard_path(folder, side, count, "npy") for side in sides]
+            paths = [_path(folder, side, count, "npy") for side in sides]
             if not all(path.is_file() for path in paths):
                 texts = zip(*map(text_of, chunk), strict=True)
                 for side, lines in zip(sides, texts, strict=True):
-                    _write_lines(shard_path(folder, side, count, "txt"), lines)
-                found = encode(chunk, count)
-                for path, vectors in zip(paths, found, strict=True):
-                    write_rows(path, vectors.astype(np.float32, copy=False))
+                    # Bytes, so that no line end within a line is changed.
+                    with open(_path(folder, side, count, "txt"), "wb") as file:
+                        file.writelines(f"{line}\n".encode() for line in lines)
+                for path, vectors in zip(paths, encode(chunk, count), strict=True):
+                    write_rows(path, vectors)
                 say(f"{folder}: {count * rows + len(chunk):,} lines encoded")
             count += 1
     except OSError as error:
@@ -127,7 +125,7 @@ def write_shards(
     if not count:
         raise UserError("no sentences: the file is empty")
     write_json(folder / FINISHED, {"shards": count})
-    return _opened(folder, sides, count)
+    return read_shards(folder, sides) or []
 
 
 def read_shards(
@@ -136,56 +134,23 @@ def read_shards(
     """What `write_shards` gave at its end; None: it has not come there."""
     remedy = f"remove {folder}: its vectors are made anew"
     try:
-        finished = read_record(folder / FINISHED, {"shards": int}, remedy)
+        count = read_record(folder / FINISHED, {"shards": int}, remedy)["shards"]
     except FileNotFoundError:
         return None
-    count = finished["shards"]
-    return _opened(folder, sides, count)
-
-
-def _opened(
-    folder: Path, sides: Sequence[str], count: int
-) -> list[tuple[ShardedLines, ShardedRows]]:
     found = []
     for side in sides:
-        texts = [shard_path(folder, side, n, "txt") for n in range(count)]
-        vectors = [shard_path(folder, side, n, "npy") for n in range(count)]
+        texts, vectors = (
+            [_path(folder, side, n, ending) for n in range(count)] for ending in ("txt", "npy")
+        )
         found.append((ShardedLines(texts), ShardedRows(vectors)))
     return found
 
 
-def shard_path(folder: Path, side: str, number: int, ending: str) -> Path:
+def _path(folder: Path, side: str, number: int, ending: str) -> Path:
     return folder / f"{side}-{number:05d}.{ending}"
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    # Bytes, so that no line end within a line is changed.
-    with open(path, "wb") as file:
-        file.writelines(f"{line}\n".encode() for line in lines)
-
-
 def write_rows(path: Path, rows: np.ndarray) -> None:
-    partial = path.with_suffix(".partial")
-    with open(partial, "wb") as file:
-        np.save(file, rows)
     # The last of a shard's files, and whole or not at all: where it is, the shard is.
-    partial.replace(path)
-
-
-class DiskRows:
-    """An array [S, K] of one file, read and written by slices, for results that memory does not
-    hold."""
-
-    def __init__(self, path: Path, shape: tuple[int, int], dtype: Any):
-        self.path = path
-        self.shape = shape
-        np.lib.format.open_memmap(path, "w+", dtype=dtype, shape=shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, chosen: slice) -> np.ndarray:
-        return np.array(np.load(self.path, mmap_mode="r")[chosen])
-
-    def __setitem__(self, chosen: slice, values: np.ndarray) -> None:
-        np.load(self.path, mmap_mode="r+")[chosen] = values
+    with replaced(path) as file:
+        np.save(file, rows.astype(np.float32, copy=False))

@@ -69,40 +69,23 @@ def choose(
     # Drawn in the order of the lines: each draw is the same at every start.
     rng = np.random.default_rng(config.seed)
     for start in range(0, len(first), PART):
-        candidates_Pk = near[start : start + PART]
-        drawn = [
-            _drawn(i, nearest_k, meanings, distinct, config, rng)
-            for i, nearest_k in enumerate(candidates_Pk, start)
-        ]
-        chosen = np.array([j for j, _ in drawn])
-        own = unit_rows(first[start : start + PART])
-        others = unit_rows(second[np.maximum(chosen, 0)])
-        for (j, kind), x, y in zip(drawn, own, others, strict=True):
-            if j < 0:
-                yield -1, 0.0, ""
+        drawn = []
+        for i, candidates in enumerate(near[start : start + PART], start):
+            kind = "hard"
+            candidates = candidates[candidates >= 0]
+            if rng.random() < config.random_share:
+                kind = "random"
+                # Twenty draws, since some of them may be right ones.
+                lines = rng.choice(distinct, 20)
+                candidates = lines[meanings.wrong(np.array(i), lines)][:1]
+            if len(candidates):
+                drawn.append((int(candidates[rng.integers(len(candidates))]), kind))
             else:
-                yield j, float(x @ y), kind
-
-
-def _drawn(
-    i: int,
-    nearest_k: np.ndarray,
-    meanings: Meanings,
-    distinct: np.ndarray,
-    config,
-    rng: np.random.Generator,
-) -> tuple[int, str]:
-    if rng.random() < config.random_share:
-        kind = "random"
-        # Twenty draws, since some of them may be right ones.
-        lines = rng.choice(distinct, 20)
-        candidates = lines[meanings.wrong(np.array(i), lines)][:1]
-    else:
-        kind = "hard"
-        candidates = nearest_k[nearest_k >= 0]
-    if not len(candidates):
-        return -1, ""
-    return int(candidates[int(rng.integers(len(candidates)))]), kind
+                drawn.append((-1, ""))
+        own = unit_rows(first[start : start + PART])
+        others = unit_rows(second[np.array([max(j, 0) for j, _ in drawn])])
+        for (j, kind), x, y in zip(drawn, own, others, strict=True):
+            yield j, float(x @ y) if kind else 0.0, kind
 
 
 def nearest_wrong(

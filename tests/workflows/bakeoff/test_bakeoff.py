@@ -16,8 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers.files import write
-from xlingjax.cli import bakeoff as verb
-from xlingjax.cli import main
+from xlingjax.cli import main, training
 from xlingjax.config import recipe as recipes
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.errors import Stopped, UserError
@@ -387,7 +386,7 @@ def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
         lambda files, overrides: recipes.Recipe({}, None, f"{files}, {overrides}"),
     )
     monkeypatch.setattr(bakeoff, "parse_gin", lambda *_: None)
-    assert verb.run(args) == 0
+    assert training.bakeoff(args) == 0
     settings = (tmp_path / "cells" / "mlm-0" / "pretrain" / recipe_run.SETTINGS).read_text()
     assert settings == "['base.gin', 'mlm.gin'], ['SEED=0', 'TRAIN_STEPS=120']"
     given = ["--platform", "cpu", "--devices", "8"]

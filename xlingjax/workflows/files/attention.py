@@ -1,6 +1,6 @@
 """Whom each piece of a pair attends to in a trained model, on the terminal and in pictures."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,15 @@ from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import language_of
 
 
-def _restart_at_the_second(record: Mapping[str, Any]) -> bool:
-    """Whether a run was trained on pairs whose second text counts its positions anew."""
-    stages = record.get("stages", {}).values()
-    return any(stage.get("reset_positions") for stage in stages)
-
-
 def attention_of_pair(
     run: str,
-    pair: tuple[str, str],
-    languages: tuple[str, str],
+    pair: Sequence[str],
+    languages: Sequence[str],
     *,
     layer: int | None = None,
     head: int | None = None,
     reset_positions: bool | None = None,
-    output: str = "",
+    output: str | None = None,
     console: Any = None,
 ) -> list[dict[str, Any]]:
     """Prints the maps of a pair (see `maps_of`), and writes their page to folder `output`
@@ -59,9 +53,8 @@ def attention_of_pair(
             " give shorter ones"
         )
     if reset_positions is None:
-        reset_positions = _restart_at_the_second(read_run_record(run))
-        if reset_positions:
-            console.print("positions begin anew at the second text, as trained")
+        stages = read_run_record(run).get("stages", {}).values()
+        reset_positions = any(stage.get("reset_positions") for stage in stages)
     first, second = texts
     rows = pair_rows(Pairs(codes[0], (first,), (second,)), vocabulary, tokens, (ids[0], ids[1]))
     maps = maps_of(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.clean.models import PACKAGED, identifier, is_kenlm, kenlm_scorer
 from xlingjax.data.clean.parts import Part, find_parts
@@ -98,9 +100,10 @@ def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
     """Raises UserError: a package that a step needs, a language that it does not know, a model that
     cannot be read."""
     monolingual = {part.name for part in parts if not part.is_pair}
+    dumps = any(isinstance(part.source, Path) for part in parts)
     needs = {
-        "mwxml": ("--wikipedia", any(isinstance(part.source, Path) for part in parts)),
-        "mwparserfromhell": ("--wikipedia", any(isinstance(part.source, Path) for part in parts)),
+        "mwxml": ("--wikipedia", dumps),
+        "mwparserfromhell": ("--wikipedia", dumps),
         "sentencex": ("splitting sentences", settings.sentences and monolingual),
         "sacremoses": ("--punctuation", settings.punctuation),
         "datasketch": ("near duplicates", settings.near is not None),
@@ -125,25 +128,16 @@ def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
     if settings.identify not in (None, PACKAGED):
         models.append(settings.identify)
     made_of = {
-        "settings": dataclasses.asdict(settings),
+        **dataclasses.asdict(settings),
         "models": {path: content_hash(path) for path in models},
-        "input": [[part.name, part.shown(), part.hash()] for part in parts],
+        "input": [[part.name, part.hash()] for part in parts],
     }
     return json.loads(json.dumps(made_of))
 
 
 def _require_same(work: Work, begun: Any, now: Any) -> None:
     """Raises UserError where the folder is of another cleaning."""
-    try:
-        differ = [
-            name for name, value in now["settings"].items() if begun["settings"].get(name) != value
-        ]
-        if begun["models"] != now["models"]:
-            differ.append("models")
-        if [entry[2] for entry in begun["input"]] != [entry[2] for entry in now["input"]]:
-            differ.append("input")
-    except (KeyError, TypeError, AttributeError, IndexError):
-        differ = ["records, which are damaged"]
+    differ = [name for name in now if begun.get(name) != now[name]]
     if differ:
         raise UserError(
             f"--output {work.output} is of a cleaning with other {', '.join(differ)}: give another"
@@ -163,17 +157,6 @@ def summary(request: CleanRequest, texts: Counts) -> str:
 
 def table(texts: Counts) -> str:
     """A line per language and pair; steps that left nothing out have no column."""
-    columns = [
-        column
-        for column in COLUMNS
-        if column not in STEPS or any(counts[column] for counts in texts.values())
-    ]
-    rows = [["text", *columns]]
-    for name, counts in texts.items():
-        rows.append([name, *[f"{counts[column]:,}" for column in columns]])
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        numbers = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *numbers]))
-    return "\n".join(lines)
+    rows = pandas.DataFrame(texts).T
+    idle = [step for step in STEPS if not rows[step].any()]
+    return rows.drop(columns=idle).to_string(formatters=dict.fromkeys(COLUMNS, "{:,}".format))

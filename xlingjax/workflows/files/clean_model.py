@@ -5,24 +5,25 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import mask_for_validation, sentence_rows
 from xlingjax.inference.encode import BUCKETS, language_index
-from xlingjax.inference.forward import by_row, compiled
+from xlingjax.inference.forward import by_length, compiled
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.objectives.losses import cross_entropy
 from xlingjax.objectives.xlm import CLM, MLM
 from xlingjax.training.run_record import read_run_record
 
 _BATCH = 32
-# Rows of one compilation are scored together; more would be as many as lines at once in memory.
+# Texts whose rows are in memory at a time.
 _CHUNK = 4096
 
 
 def _sums(model, objective, params, batch):
-    """Negative log-likelihood and number of predictions of each row: [B], [B]."""
+    """Negative log-likelihood and number of predictions of each row: [B, 2]."""
     predictions = objective.predictions(model, params, batch)[objective.name]
     g_BMD, table_VD, bias_V = model.vocab_head(params, predictions.states)
     weights_BM = predictions.weights
@@ -36,7 +37,7 @@ def _sums(model, objective, params, batch):
         chunk=objective.chunk,
     )
     nll_BM = nll_T.reshape(weights_BM.shape)
-    return nll_BM.sum(axis=1), weights_BM.sum(axis=1)
+    return jnp.stack([nll_BM.sum(axis=1), weights_BM.sum(axis=1)], axis=1)
 
 
 class RunScorer:
@@ -62,20 +63,18 @@ class RunScorer:
 
     def losses(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """See `data.clean.language_model.Scorer`."""
-        losses = np.zeros(len(texts))
-        counts = np.zeros(len(texts), np.int64)
-        longest = min(BUCKETS[-1], self._run.model.config.max_positions)
-        cut = [self._cut(text, longest) for text in texts]
-        lengths = [len(self._run.vocabulary.encode(text)) + 2 for text in cut]
-        start = 0
-        for length in [size for size in BUCKETS if size < longest] + [longest]:
-            chosen = [row for row, size in enumerate(lengths) if start < size <= length]
-            start = length
-            for first in range(0, len(chosen), _CHUNK):
-                rows = chosen[first : first + _CHUNK]
-                of_rows = self._of([cut[row] for row in rows], length)
-                losses[rows], counts[rows] = of_rows
-        return losses, counts
+        run = self._run
+        longest = min(BUCKETS[-1], run.model.config.max_positions)
+        program = compiled(_sums, run.model, None, self._objective)
+        found = [np.zeros((0, 2))]
+        for first in range(0, len(texts), _CHUNK):
+            cut = [self._cut(text, longest) for text in texts[first : first + _CHUNK]]
+            rows = sentence_rows(cut, run.vocabulary, longest, self._language)
+            if isinstance(self._objective, MLM):
+                rows = mask_for_validation(rows, run.vocabulary.mask_id)
+            found.append(by_length(program, run.params, rows, _BATCH))
+        losses, counts = np.concatenate(found).T
+        return losses, counts.astype(np.int64)
 
     def _cut(self, text: str, longest: int) -> str:
         """The longest beginning that fits a row."""
@@ -85,14 +84,6 @@ class RunScorer:
             share = (longest - 2) / len(ids)
             text = text[: max(1, int(len(text) * share) - 1)]
         return text
-
-    def _of(self, texts: list[str], length: int) -> tuple[np.ndarray, np.ndarray]:
-        run = self._run
-        rows = sentence_rows(texts, run.vocabulary, length, self._language)
-        if isinstance(self._objective, MLM):
-            rows = mask_for_validation(rows, run.vocabulary.mask_id)
-        program = compiled(_sums, run.model, None, self._objective)
-        return by_row(program, run.params, rows, _BATCH)
 
 
 @functools.cache

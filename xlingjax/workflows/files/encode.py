@@ -1,8 +1,9 @@
 """What a trained encoder does with a user's files: sentence vectors and word alignments."""
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import numpy as np
 
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
-from xlingjax.data.text.files import ENDINGS, write_as_named
+from xlingjax.data.text.files import write_as_named
 from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
-from xlingjax.inference.encode import longest_row, require_room, said_cut
+from xlingjax.inference.encode import longest_row, require_room
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.runtime.files import require_apart, require_file
+from xlingjax.runtime.files import replaced, require_apart, require_file
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
 LINES = 1 << 13
@@ -32,17 +33,12 @@ def encode(
     source: str,
     language: str,
     output: str,
-    *,
-    layer: int | None,
+    layer: int | None = None,
     pooling: str | None = None,
     prefix: str | None = None,
 ) -> str:
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
-    if Path(output).suffix in ENDINGS:
-        raise UserError(
-            f"--output {output}: vectors are written as .npy, not compressed; name a .npy"
-        )
     # Before .npy is added, which would make another name of a device's.
     require_file(output)
     # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
@@ -59,7 +55,12 @@ def encode(
     cut: list[int] = []
     parts = vectors_in_parts(trained, lines, language, way, cut)
     path = Path(output)
-    write(path, lambda: _write_rows(path, shape, parts))
+    with writing(path), replaced(path) as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        # Part by part: memory need not hold them together.
+        for part in parts:
+            file.write(part.tobytes())
     summary = [f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"]
     if cut:
         summary.append(cut_of_file(source, trained, way, cut, len(lines)))
@@ -71,8 +72,11 @@ def cut_of_file(
 ) -> str:
     """A line on the lines of a file, by their rows from 0, of which only the beginning was read.
     count: of all lines that were."""
-    longest = longest_row(trained.model, way.max_length)
-    return f"{path}: {said_cut([row + 1 for row in rows], count, longest)}"
+    return (
+        f"{path}: {len(rows)} of {count} lines were cut to"
+        f" {longest_row(trained.model, way.max_length)} tokens, the first of them line"
+        f" {min(rows) + 1}"
+    )
 
 
 def require_sentence(path: str, has_some: bool) -> None:
@@ -86,13 +90,12 @@ def align(
     stem: str,
     languages: tuple[str, str],
     output: str,
-    *,
-    layer: int | None,
-    method: str,
-):
-    """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`. Where `stem.txt`
-    holds gold links, the error rate is given; they are read in the order of `languages`, but of a
-    stem that ends in TGT-SRC in that one. Returns what was done."""
+    layer: int | None = None,
+    method: str = "itermax",
+) -> str:
+    """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`. Where `stem.txt` has
+    gold links, the error rate is given; they are read in the order of `languages`, but of a stem
+    that ends in TGT-SRC in that one. Returns what was done."""
     sides = [f"{stem}.{language}" for language in languages]
     for read in (*sides, f"{stem}.txt"):
         require_apart(output, {"--stem": read})
@@ -108,15 +111,17 @@ def align(
     # In held-out folders XX-en.txt has XX first.
     turned = f".{gold.stem}".endswith(f".{languages[1]}-{languages[0]}")
     right = None
+    # Read before the model is opened, so that a fault of the file is told at once.
     if gold.is_file():
-        # Read before the model is opened, so that a fault of the file is told at once.
-        right = _gold_links(gold, pairs, turned)
+        right = alignment.read_links(gold, [pair[:: -1 if turned else 1] for pair in pairs])
+    if right and turned:
+        right = [{(j, i) for i, j in of_pair} for of_pair in right]
     trained = open_run(run)
     known = [language_of(trained, language) for language in languages]
+    # Two thirds of the way up: where SimAlign found words best aligned (8 of 12).
     if layer is None:
-        layer = middle_layer(trained)
-    else:
-        layer = known_layer(trained, layer)
+        layer = max(1, round(trained.model.config.layers * 2 / 3))
+    layer = known_layer(trained, layer)
     texts = []
     links: list[Any] = []
     for start in range(0, len(pairs), PAIRS):
@@ -136,27 +141,14 @@ def align(
         if right is not None:
             links += found
     path = Path(output)
-    write(path, lambda: write_as_named(path, texts))
+    with writing(path):
+        write_as_named(path, texts)
     notes = "".join(note for _, note in known)
     summary = [f"{path}: {len(pairs)} pairs, layer {layer}, {method}{notes}"]
     if right is not None:
         error_rate = alignment.error_rate(links, right)
         summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
     return "\n".join(summary)
-
-
-def _gold_links(path: Path, pairs: Sequence[Any], turned: bool) -> list[Any]:
-    """The links of each pair in the order of the pair. turned: the file has them in the other
-    one."""
-    if not turned:
-        return alignment.read_links(path, pairs)
-    turned_links = alignment.read_links(path, [pair[::-1] for pair in pairs])
-    return [{(j, i) for i, j in of_pair} for of_pair in turned_links]
-
-
-def cell(text: str) -> str:
-    """The text without what would end a field or a line of a table."""
-    return " ".join(text.split())
 
 
 def sentence_vectors(
@@ -207,20 +199,6 @@ def vectors_in_parts(
         yield vectors
 
 
-def _write_rows(path: Path, shape: tuple[int, int], parts: Iterable[np.ndarray]) -> None:
-    """A `.npy` of float32, whole or not at all, of rows that memory does not hold together."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    try:
-        with open(partial, "wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in parts:
-                file.write(part.tobytes())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def language_of(trained: TrainedRun, language: str) -> tuple[str, str]:
     """(the run's code for a language, "" or a note that the run does not know it). Raises UserError
     for a word that is no code: whatever it stands for would be read as the run's first language."""
@@ -250,16 +228,11 @@ def known_layer(trained: TrainedRun, layer: int) -> int:
     return layer % (layers + 1)
 
 
-def middle_layer(trained: TrainedRun) -> int:
-    """Two thirds of the way up: where SimAlign found words best aligned (8 of 12)."""
-    return max(1, round(trained.model.config.layers * 2 / 3))
-
-
 def chosen(
     trained: TrainedRun, run: str, layer: int | None, pooling: str | None, prefix: str | None
 ) -> tuple[Sentences, str]:
     """How sentence vectors are made, and words for it: what was given, else the run's own way; of a
-    run that has none the mean at `chosen_layer`."""
+    run that has none the mean, at the layer where its own retrieval was best, else the last."""
     own = trained.sentences
     if layer is not None:
         layer = known_layer(trained, layer)
@@ -267,45 +240,26 @@ def chosen(
         way = (own or Sentences()).of(layer, pooling, prefix)
     except UserError as error:
         raise UserError(f"{run}: {error}") from None
-    longest = longest_row(trained.model, way.max_length)
-    require_room(way.prefix, trained.vocabulary, longest)
-    if own is None:
-        layer, in_words = chosen_layer(trained, run, layer)
-    else:
-        layer = way.layer
-        if layer is None:
-            layer = trained.model.config.layers
-        in_words = f"layer {layer}"
-        if way == own:
-            in_words += " (the run's own)"
-    return dataclasses.replace(way, layer=layer), f"{in_words}, {way.said()}"
+    require_room(way.prefix, trained.vocabulary, longest_row(trained.model, way.max_length))
+    why = " (the run's own)" if own and way == own else ""
+    layer = way.layer
+    if layer is None and own is None:
+        evaluations = read_result(run_and_checkpoint(run)[0]).get("evaluations", {})
+        # An imported model has no result, and a run without held-out pairs no retrieval in it.
+        layer = evaluations.get("retrieval", {}).get("retrieval_best_layer")
+        why = " (best of the run's retrieval)"
+    if layer is None:
+        layer = trained.model.config.layers
+        why = why if own else " (the last: no retrieval in a result.json to choose by; see --layer)"
+    return dataclasses.replace(way, layer=layer), f"layer {layer}{why}, {way.said()}"
 
 
-def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int, str]:
-    """The layer given, else the one at which the run's own retrieval was best, else the last;
-    and words for it."""
-    if layer is not None:
-        return layer, f"layer {layer}"
-    workdir, _ = run_and_checkpoint(run)
-    evaluations = read_result(workdir).get("evaluations", {})
-    best = evaluations.get("retrieval", {}).get("retrieval_best_layer")
-    # An imported model has no result, and a run without held-out pairs no retrieval in it.
-    if not isinstance(best, int):
-        last = trained.model.config.layers
-        in_words = (
-            f"layer {last} (the last: {run} has no retrieval in a result.json to choose by; see"
-            " --layer)"
-        )
-        return last, in_words
-    return best, f"layer {best} (best of the run's retrieval)"
-
-
-def write(path: Path, do: Callable[[], Any]) -> None:
-    """Call `do`, which writes `path`, in a folder that is made. Raises UserError where it cannot be
-    written."""
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """While `path` is written, in a folder that is made. Raises UserError where it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        do()
+        yield
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror or error}; choose another --output"

@@ -1,15 +1,14 @@
 """`xlingjax mine`: which lines of two files translate each other, as a table that `PARALLEL` reads.
 
-`.STEM.SRC-TGT/` beside the table has `made.json`, what the table was made with, and of large files
-the vectors of each side in shards. The dot hides it from a pattern for the tables.
+`.STEM.SRC-TGT/` beside the table has `made.json`, what the table was made with, and the vectors of
+each side in shards. The dot hides it from a pattern for the tables.
 """
 
 import dataclasses
 import hashlib
 import itertools
 import json
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,51 +19,38 @@ from xlingjax.data.text.files import content_hash, read_lines
 from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.data.text.sources import pair_table
 from xlingjax.inference import mine as mining
-from xlingjax.inference.nearest import LARGEST_EXACT, Rows, Search, chosen_search
+from xlingjax.inference import vector_files
+from xlingjax.inference.nearest import chosen_search
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.inference.vector_files import (
-    ShardedLines,
-    ShardedRows,
-    read_shards,
-    shard_path,
-    write_rows,
-    write_shards,
-)
 from xlingjax.inference.wrong_partners import first_of_equal_keys
-from xlingjax.runtime.files import require_apart, write_json
-from xlingjax.runtime.records import read_npy
+from xlingjax.runtime.files import replaced, require_apart, write_json
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.files.encode import (
-    cell,
     chosen,
     cut_of_file,
     language_of,
     require_sentence,
     sentence_vectors,
-    write,
+    writing,
 )
 
 IN_MEMORY = 1 << 28
-"""Bytes of the vectors of both sides up to which they are not written to disk."""
-BYTES = 4
-"""Of a float32."""
-_FORMAT = 2
-"""Of the files of vectors: 1 had not the lines that were cut."""
+"""Bytes of the vectors of both sides up to which they are searched in memory."""
 
 
 def mine(
     run: str,
-    files: tuple[str, str],
+    files: Sequence[str],
     languages: tuple[str, str],
     output: str,
     *,
-    layer: int | None,
+    layer: int | None = None,
     pooling: str | None = None,
     prefix: str | None = None,
-    k: int,
-    margin: str,
-    threshold: float | None,
+    k: int = 4,
+    margin: str = "ratio",
+    threshold: float | None = None,
     search: str | None = None,
     lists: int | None = None,
     probes: int | None = None,
@@ -83,66 +69,53 @@ def mine(
     counts = [int(mask.sum()) for mask in kept]
     for path, count in zip(files, counts, strict=True):
         require_sentence(path, count > 0)
-    sizes = (counts[0], counts[1])
-    way_to_search = chosen_search(search, lists, probes, seed, sizes)
+    how = chosen_search(search, lists, probes, seed, (counts[0], counts[1]))
     trained = open_run(run)
     found = [language_of(trained, code) for code in languages]
-    known = [code for code, _ in found]
     notes = "".join(note for _, note in found)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
     beside = table.with_name(f".{table.stem}")
-    settings = {"k": k, "margin": margin, "threshold": threshold}
     lines: list[Any] = []
-    vectors: list[Rows] = []
-    cut: list[int]
-    cuts: list[list[int]] = []
-    made_of = ""
-    size = sum(sizes) * trained.model.config.dim * BYTES
-    if way_to_search.exact and sizes[0] * sizes[1] <= LARGEST_EXACT and size <= IN_MEMORY:
-        for path, mask, language in zip(files, kept, known, strict=True):
-            side = [*itertools.compress(_lines(path), mask)]
-            lines.append(side)
-            cut = []
-            vectors.append(sentence_vectors(trained, side, language, way, cut))
-            cuts.append(cut)
-        mined = mining.mine(*vectors, **settings)
-    else:
-        for path, mask, language in zip(files, kept, known, strict=True):
-            side, rows, cut = _on_disk(trained, path, mask, language, way, beside)
-            lines.append(side)
-            vectors.append(rows)
-            cuts.append(cut)
-        with tempfile.TemporaryDirectory(dir=beside) as scratch:
-            mined = mining.mine(*vectors, **settings, search=way_to_search, folder=Path(scratch))
-        made_of = f"; vectors kept in {beside}"
-    write(table, lambda: _write_table(table, languages, lines, mined))
-    hashes = {path: content_hash(path) for path in files}
-    record = {
-        "run": run,
-        "checkpoint": str(find_checkpoint(run)),
-        "files": hashes,
-        "languages": list(languages),
-        "sentences": dataclasses.asdict(way),
-        **settings,
-        "search": _searches(way_to_search, sizes),
-        "lines": counts,
-        "pairs": len(mined.scores),
-    }
-
-    def write_record() -> None:
-        beside.mkdir(parents=True, exist_ok=True)
-        write_json(beside / "made.json", record)
-
-    write(beside, write_record)
-    summary = [
-        f"{table}: {len(mined.scores)} pairs of {counts[0]} and {counts[1]} different lines,"
-        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}{notes}"
-    ]
-    for path, mask, cut, count in zip(files, kept, cuts, counts, strict=True):
+    vectors: list[Any] = []
+    said = []
+    for path, mask, (language, _) in zip(files, kept, found, strict=True):
+        of_side, rows, cut = _encoded(trained, path, mask, language, way, beside)
+        lines.append(of_side)
+        vectors.append(rows)
         if cut:
-            rows = np.flatnonzero(mask)[cut].tolist()
-            summary.append(cut_of_file(path, trained, way, rows, count))
-    return "\n".join(summary)
+            numbers = np.flatnonzero(mask)[cut].tolist()
+            said.append(cut_of_file(path, trained, way, numbers, len(rows)))
+    settings = {"k": k, "margin": margin, "threshold": threshold}
+    folder: Path | None = beside
+    if sum(counts) * trained.model.config.dim * 4 <= IN_MEMORY:
+        vectors = [rows[:] for rows in vectors]
+        folder = None
+    mined = mining.mine(*vectors, **settings, search=how, folder=folder)
+    # Whole or not at all: a table that was cut short would be trained on as it is.
+    with writing(table), replaced(table) as file:
+        file.write("\t".join((*languages, "score")).encode() + b"\n")
+        for i, j, score in zip(mined.source, mined.target, mined.scores, strict=True):
+            # Without what would end a field or a line of a table.
+            first, second = (" ".join(text.split()) for text in (lines[0][i], lines[1][j]))
+            file.write(f"{first}\t{second}\t{score:.4f}\n".encode())
+        record = {
+            "run": run,
+            "checkpoint": str(find_checkpoint(run)),
+            "files": {path: content_hash(path) for path in files},
+            "languages": list(languages),
+            "sentences": dataclasses.asdict(way),
+            **settings,
+            # How the lines of the second file were searched, and those of the first.
+            "search": {"forward": how.record(counts[1]), "backward": how.record(counts[0])},
+            "lines": counts,
+            "pairs": len(mined.scores),
+        }
+        write_json(beside / "made.json", record)
+    summary = (
+        f"{table}: {len(mined.scores)} pairs of {counts[0]} and {counts[1]} different lines,"
+        f" {in_words}, {how.said(counts[1])}; vectors kept in {beside}{notes}"
+    )
+    return "\n".join([summary, *said])
 
 
 def _lines(path: str) -> Iterator[str]:
@@ -162,69 +135,32 @@ def distinct(lines: Iterable[str]) -> np.ndarray:
     return (first == np.arange(len(first))) & ~np.frombuffer(blank, bool)
 
 
-def _on_disk(
+def _encoded(
     trained: TrainedRun, path: str, mask: np.ndarray, language: str, way: Sentences, beside: Path
-) -> tuple[ShardedLines, ShardedRows, list[int]]:
+) -> tuple[Any, Any, list[int]]:
     """The kept lines of a file, their vectors, encoded now or by an earlier start, and the places,
-    from 0, of the lines that were cut to the model's length."""
-    identity = [_FORMAT, content_hash(path), _of_weights(trained), trained.vocabulary.sha256]
-    made_with = json.dumps([*identity, language, dataclasses.asdict(way)])
+    from 0, of the lines that were cut to the model's length now."""
+    weights = hashlib.sha256()
+    for leaf in jax.tree.leaves(trained.params):
+        weights.update(np.ascontiguousarray(leaf).view(np.uint8))
+    identity = [content_hash(path), weights.hexdigest(), trained.vocabulary.sha256, language]
     # By all that the vectors depend on: another run or layer has a folder of its own.
+    made_with = json.dumps([*identity, dataclasses.asdict(way)])
     mark = hashlib.sha256(made_with.encode()).hexdigest()[:16]
-    folder = beside / f"{language}-{mark}"
+    cut: list[int] = []
 
     def encode(lines: list[str], number: int) -> list[np.ndarray]:
-        cut: list[int] = []
-        vectors = sentence_vectors(trained, lines, language, way, cut)
-        # Before the vectors, which a later start takes for a whole shard.
-        write_rows(_cut_path(folder, language, number), np.array(cut, int))
+        places: list[int] = []
+        vectors = sentence_vectors(trained, lines, language, way, places)
+        cut.extend(number * vector_files.ROWS + place for place in places)
         return [vectors]
 
-    found = read_shards(folder, [language])
-    if found is None:
-        found = write_shards(
-            folder,
-            [language],
-            itertools.compress(_lines(path), mask),
-            encode,
-            lambda line: [line],
-            print,
-        )
-    [(side, rows)] = found
-    remedy = f"remove {folder}: its vectors are made anew"
-    cut = []
-    for number in range(len(rows.paths)):
-        of_shard = read_npy(_cut_path(folder, language, number), remedy)
-        cut += (number * rows.rows + of_shard).tolist()
+    [(side, rows)] = vector_files.write_shards(
+        beside / f"{language}-{mark}",
+        [language],
+        itertools.compress(_lines(path), mask),
+        encode,
+        lambda line: [line],
+        print,
+    )
     return side, rows, cut
-
-
-def _cut_path(folder: Path, language: str, number: int) -> Path:
-    return shard_path(folder, f"{language}-cut", number, "npy")
-
-
-def _of_weights(trained: TrainedRun) -> str:
-    """sha256 (hex) of the parameters."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(trained.params):
-        digest.update(np.ascontiguousarray(leaf).view(np.uint8))
-    return digest.hexdigest()
-
-
-def _searches(search: Search, sizes: tuple[int, int]) -> dict[str, Any]:
-    """How the lines of the second file were searched, and those of the first."""
-    return {"forward": search.record(sizes[1]), "backward": search.record(sizes[0])}
-
-
-def _write_table(
-    table: Path, languages: tuple[str, str], lines: list[Any], mined: mining.Mined
-) -> None:
-    # Whole or not at all: a table that was cut short would be trained on as it is.
-    partial = table.with_name(f".{table.name}.partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join((*languages, "score")) + "\n")
-        rows = zip(mined.source, mined.target, mined.scores, strict=True)
-        for i, j, score in rows:
-            texts = f"{cell(lines[0][i])}\t{cell(lines[1][j])}"
-            file.write(f"{texts}\t{score:.4f}\n")
-    partial.replace(table)

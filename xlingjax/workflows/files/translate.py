@@ -1,8 +1,10 @@
 """What `translate` and `generate` do: a line of output for each line of input, in order, by file or
-pipe.
+pipe, or files in parts over several machines.
 
 The input is taken in chunks of some lines and the output appended chunk by chunk, so that memory is
-bounded whatever its size, and a file that was interrupted goes on where it stopped.
+bounded whatever its size, and a file that was interrupted goes on where it stopped. The parts of
+OUTPUT stand in `OUTPUT.parts/` as `NAME-00000-of-00012`, beside `made_with.json`; when all are
+there they are joined to what one undivided run writes.
 """
 
 import contextlib
@@ -14,14 +16,18 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from xlingjax.data.text.files import ENDINGS, content_hash, pieces_of, read_lines, write_as_named
+from xlingjax.data.text.files import (
+    ENDINGS,
+    content_hash,
+    pieces_of,
+    plain_name,
+    read_lines,
+    write_as_named,
+)
 from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import bleu, chrf, rouge_l, wrong_language_rate
@@ -29,25 +35,31 @@ from xlingjax.inference.generate import Generated, Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.decoding import Decoding
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.runtime.files import require_apart, write_json
+from xlingjax.runtime.files import require_apart, require_file, require_folder, write_json
 from xlingjax.runtime.lock import alone_at
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.shutdown import stopped_by
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
 
+CHUNK = 1024
+"""Lines that are sorted by length together; the most that an interruption costs."""
+LINES = 65536
+"""Of a part."""
+MADE_WITH = "made_with.json"
+
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """source: language of the input; None: the other one of a run of two. input, output: None is a
-    pipe. score: a file of texts to score instead of writing some; references: one to compare with
-    what is written."""
+    """source: language of the input; None: the other one of a run of two. inputs: none is a pipe;
+    output: None is a pipe. score: a file of texts to score instead of writing some; references: one
+    to compare with what is written."""
 
     run: str
     source: str | None
     target: str
     decoding: Decoding
-    input: str | None = None
+    inputs: tuple[str, ...] = ()
     output: str | None = None
     score: str | None = None
     references: str | None = None
@@ -56,77 +68,87 @@ class Request:
     seed: int = 0
 
 
-def apart(request: Request) -> None:
-    """Raises UserError where the output would be written over what is read."""
-    if request.output:
-        read = {
-            "--input": request.input,
-            "--score": request.score,
-            "--references": request.references,
-        }
-        require_apart(request.output, read)
+# ---- one file, or a pipe -------------------------------------------------------------------------
 
 
 def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
-    apart(request)
-    for read in filter(None, (request.input, request.score, request.references)):
-        refuse_no_lines(read)
-    generator, source = opened(request)
+    path = next(iter(request.inputs), None)
+    read = {"--input": path, "--score": request.score, "--references": request.references}
+    if request.output:
+        require_apart(request.output, read)
+    for one in filter(None, read.values()):
+        refuse_no_lines(one)
+    generator, source = _opened(request)
     lines_each = 1 if request.score else request.decoding.n_best
-    empty = 0
     with contextlib.ExitStack() as stack:
-        path = request.input or None
         # Nothing but a pipe into a pipe goes on without knowing all lines.
         if path is None and (request.output or request.score or request.references):
-            path = stack.enter_context(spooled())
-        total = checked(request, generator, path) if path is not None else None
+            path = stack.enter_context(_spooled())
+        if path is not None:
+            total = _checked(generator, texts(path))
+            _require_as_many(request, total)
+        output: Any = Pipe()
         if request.output:
             # Raised where it stands, so that the partial file is closed and named.
             stack.enter_context(stopped_by(signal.SIGTERM, signal.SIGHUP))
-            output = Partial(request.output, made_with(request, source, path))
-        else:
-            output = Pipe()
-        stack.enter_context(output)
+            output = stack.enter_context(Partial(request.output, _made_with(request, source, path)))
         done = output.keep(lines_each)
-        meter = stack.enter_context(Meter(total, done))
+        # The first line of each input line is its best text.
         best = []
         if request.references:
-            # The first line of each input line is its best text.
-            kept = itertools.islice(output.kept(), 0, None, lines_each)
-            best += [text_of(line, lines_each) for line in kept]
-        to_score = itertools.repeat("")
-        if request.score:
-            to_score = texts(request.score)
-        rows = zip(texts(path), to_score, strict=False)
-        number = done
-        for chunk in chunks(itertools.islice(rows, done, None)):
-            lines, given = zip(*chunk, strict=True)
-            if request.score:
-                where = {"first": number + 1, "progress": meter.batch}
-                scores = generator.score(lines, given, source, request.target, **where)
-                output.write(map(scored, scores))
-            else:
-                written = written_for(generator, lines, source, request.target, number, meter)
-                texts_of_chunk = [one[0].text for one in written]
-                pairs = zip(lines, texts_of_chunk, strict=True)
-                empty += sum(bool(line) and not text for line, text in pairs)
-                if request.references:
-                    best += texts_of_chunk
-                output.write(shown(number, written))
-            number += len(lines)
-            meter.lines(number)
+            best += [_text_of(line, lines_each) for line in output.kept()][::lines_each]
+        to_score = texts(request.score) if request.score else itertools.repeat("")
+        pairs = zip(texts(path), to_score, strict=False)
+        maker = _Maker(generator, request, source, best)
+        number = maker.append(output, itertools.islice(pairs, done, None), done)
         output.finish()
-    summary = meter.summary(number)
-    if empty:
-        summary += f", {empty:,} of them empty"
-    print(summary, file=sys.stderr)
-    if request.references:
-        print("\n".join(compared(best, request, source, path)), file=sys.stderr)
+        print(maker.summary(number, done), file=sys.stderr)
+        if request.references:
+            print("\n".join(_compared(best, request, source, path)), file=sys.stderr)
 
 
-def opened(request: Request) -> tuple[Generator, str]:
+class _Maker:
+    """Lines of output from lines of input. best: gets the best text of each."""
+
+    def __init__(self, generator: Generator, request: Request, source: str, best: list[str]):
+        self.generator = generator
+        self.request = request
+        self.source = source
+        self.best = best
+        self.empty = 0
+        self.started = time.monotonic()
+
+    def append(self, output: Any, pairs: Iterable[tuple[str, str]], number: int) -> int:
+        """Write what is made of (line, text to score), the first of them line `number` of its file,
+        from 0; the number of the line behind the last."""
+        for chunk in chunks(pairs):
+            lines, given = zip(*chunk, strict=True)
+            languages = (self.source, self.request.target)
+            if self.request.score:
+                scores = self.generator.score(lines, given, *languages, first=number + 1)
+                output.write(map(_scored, scores))
+            else:
+                made = self.generator.generate(lines, *languages, first=number + 1)
+                found = [one[0].text for one in made]
+                self.empty += sum(bool(a) and not b for a, b in zip(lines, found, strict=True))
+                # Kept for the comparison alone: a corpus may not fit memory.
+                if self.request.references:
+                    self.best += found
+                output.write(_shown(number, made))
+            number += len(lines)
+        return number
+
+    def summary(self, lines: int, before: int = 0) -> str:
+        said = f"{lines - before:,} lines"
+        if before:
+            said += f" and {before:,} before"
+        said += f", {time.monotonic() - self.started:.1f} s"
+        return f"{said}, {self.empty:,} of them empty" if self.empty else said
+
+
+def _opened(request: Request) -> tuple[Generator, str]:
     """The run's newest checkpoint, on all devices, and the language of the input."""
     record = read_run_record(request.run)
     languages = record["languages"]
@@ -138,6 +160,8 @@ def opened(request: Request) -> tuple[Generator, str]:
     others = [code for code in languages if code != request.target]
     if request.source is None and len(others) > 1 and request.target in languages:
         raise UserError(f"--from: which of {', '.join(others)} is the input in?")
+    # The other one of two; of a run that restores text the target itself.
+    source = request.source or next(iter(others), request.target)
     mesh = mesh_of_all()
     trained = open_run(request.run, mesh=mesh)
     generator = Generator(
@@ -152,13 +176,8 @@ def opened(request: Request) -> tuple[Generator, str]:
         request.seed,
     )
     # Refuses a language that is not of the run.
-    if request.source:
-        generator.language(request.source)
-    generator.language(request.target)
-    source = request.source
-    if not source:
-        # The other one of two; of a run that restores text the target itself.
-        source = next(iter(others), request.target)
+    for code in filter(None, (request.source, request.target)):
+        generator.language(code)
     _note_untrained(request, source, record.get("stages", {}))
     return generator, source
 
@@ -168,15 +187,13 @@ def _note_untrained(request: Request, source: str, stages: Mapping[str, Any]) ->
     # Back-translation learns all directions, whatever pairs there are.
     if source == request.target or "back_translation" in stages:
         return
-    learnt = []
-    for settings in stages.values():
-        learnt += settings.get("directions") or ()
+    learnt = [one for settings in stages.values() for one in settings.get("directions") or ()]
     direction = f"{source}-{request.target}"
     if learnt and direction not in learnt:
         print(f"note: {request.run} learnt {', '.join(learnt)}, not {direction}", file=sys.stderr)
 
 
-def compared(best: list[str], request: Request, source: str, path: str) -> Iterator[str]:
+def _compared(best: list[str], request: Request, source: str, path: str) -> Iterator[str]:
     """A line for each metric against the references."""
     references = list(texts(request.references))
     value, signature = bleu(best, references, request.target)
@@ -193,14 +210,11 @@ def compared(best: list[str], request: Request, source: str, path: str) -> Itera
         yield f"wrong language unknown: {error}"
 
 
-# --- What is read ---
-
-CHUNK = 1024
-"""Lines that are sorted by length together; the most that an interruption costs."""
+# ---- what is read --------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def spooled() -> Iterator[str]:
+def _spooled() -> Iterator[str]:
     """Standard input as a file."""
     with tempfile.NamedTemporaryFile(prefix="xlingjax-") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -214,10 +228,9 @@ def texts(path: str | Path | None) -> Iterator[str]:
         yield from (line.strip() for _, line in read_lines(path))
         return
     for number, raw in enumerate(sys.stdin.buffer, 1):
-        # Some programs begin a file with a byte order mark, which is no text.
-        encoding = "utf-8-sig" if number == 1 else "utf-8"
         try:
-            yield raw.decode(encoding).strip()
+            # Some programs begin a file with a byte order mark, which is no text.
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError:
             raise UserError(
                 f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv"
@@ -231,43 +244,28 @@ def chunks(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield chunk
 
 
-def checked(request: Request, generator: Generator, path: str) -> int:
-    """The number of lines, none of them too long, and as many as of what belongs to them."""
-    total = 0
-    for chunk in chunks(texts(path)):
-        generator.tokens(chunk, total + 1)
-        total += len(chunk)
+def _checked(generator: Generator, lines: Iterable[str], done: int = 0) -> int:
+    """The number of lines behind `done` others. Raises UserError for one that is too long."""
+    for chunk in chunks(lines):
+        generator.tokens(chunk, done + 1)
+        done += len(chunk)
+    return done
+
+
+def _require_as_many(request: Request, total: int) -> None:
     for option, other in (("--score", request.score), ("--references", request.references)):
-        if not other:
-            continue
-        count = sum(1 for _ in read_lines(other))
+        count = sum(1 for _ in read_lines(other)) if other else total
         if count != total:
             raise UserError(
                 f"{option} {other} has {count} lines and the input {total}: give one for each line,"
                 " in order"
             )
-    return total
 
 
-# --- What is written ---
-
-HASHED = ("input", "score")
-"""Files that a resumed output must have been written from."""
+# ---- what is written -----------------------------------------------------------------------------
 
 
-def written_for(
-    generator: Generator,
-    lines: Sequence[str],
-    source: str,
-    target: str,
-    number: int,
-    meter: "Meter",
-) -> list[list[Generated]]:
-    """The texts for each line, the first of which is number `number` of its file, from 0."""
-    return list(generator.generate(lines, source, target, first=number + 1, progress=meter.batch))
-
-
-def shown(number: int, written: Sequence[Sequence[Generated]]) -> Iterator[str]:
+def _shown(number: int, written: Sequence[Sequence[Generated]]) -> Iterator[str]:
     """The lines for lines of input, the first of them number `number`, from 0."""
     for i, texts_of_line in enumerate(written, number):
         for one in texts_of_line:
@@ -278,29 +276,21 @@ def shown(number: int, written: Sequence[Sequence[Generated]]) -> Iterator[str]:
             yield text
 
 
-def text_of(line: str, lines_each: int) -> str:
-    """The text of a line of `shown`."""
+def _text_of(line: str, lines_each: int) -> str:
+    """The text of a line of `_shown`."""
     if lines_each == 1:
         return line
     # From both ends, since the text may have a separator of its own.
-    _, rest = line.split(" ||| ", 1)
-    text, _ = rest.rsplit(" ||| ", 1)
-    return text
+    return line.split(" ||| ", 1)[1].rsplit(" ||| ", 1)[0]
 
 
-def scored(one: Generated) -> str:
+def _scored(one: Generated) -> str:
     # An empty line of input has no score.
     return "" if not one.ids else f"{one.score:.6f}\t{one.log_probability:.6f}\t{len(one.ids)}"
 
 
 class Pipe:
-    """Standard output."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
+    """Standard output, written as a `Partial` is."""
 
     def keep(self, lines_each: int) -> int:
         return 0
@@ -317,7 +307,7 @@ class Pipe:
 
 
 @contextlib.contextmanager
-def writing(path: Path, remedy: str) -> Iterator[None]:
+def _writing(path: Path, remedy: str) -> Iterator[None]:
     """An OSError is one line that names the file."""
     try:
         yield
@@ -336,48 +326,32 @@ class Partial:
         self.record = Path(f"{path}.partial.json")
 
     def __enter__(self):
-        with contextlib.ExitStack() as stack:
-            with writing(self.partial, "choose another --output"):
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                # Two that go on with one file would write their lines between each other's.
-                stack.enter_context(alone_at(self.path))
-                if self.partial.exists():
-                    self._check()
-                else:
-                    write_json(self.record, self.made_with)
-                self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
-            self._alone = stack.pop_all()
+        with contextlib.ExitStack() as stack, _writing(self.partial, "choose another --output"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Two that go on with one file would write their lines between each other's.
+            stack.enter_context(alone_at(self.path))
+            if not self.partial.exists():
+                write_json(self.record, self.made_with)
+            _require_same(self.record, self.made_with, self.partial)
+            self.file = stack.enter_context(open(self.partial, "a+b"))
+            self._opened = stack.pop_all()
         return self
 
     def __exit__(self, kind, *_):
-        self.file.close()
-        self._alone.close()
+        self._opened.close()
         if kind is not None:
             print(
                 f"{self.partial}: what is done; the same command goes on from there",
                 file=sys.stderr,
             )
 
-    def _check(self) -> None:
-        remedy = f"repeat the command that began it, or remove {self.partial}"
-        try:
-            require_same(self.record, self.made_with, self.partial)
-        except FileNotFoundError:
-            raise UserError(
-                f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
-                f" {remedy}"
-            ) from None
-
     def keep(self, lines_each: int) -> int:
         """The number of input lines that are finished; what follows the last of them is dropped."""
         self.file.seek(0)
-        count = 0
-        offset = 0
-        end = 0
-        for line in self.file:
-            # An interruption may have cut the last line, or the last of several for one of input.
-            if not line.endswith(b"\n"):
-                break
+        # An interruption may have cut the last line, or the last of several for one of input.
+        whole = itertools.takewhile(lambda line: line.endswith(b"\n"), self.file)
+        count = offset = end = 0
+        for line in whole:
             count += 1
             offset += len(line)
             if count % lines_each == 0:
@@ -390,47 +364,49 @@ class Partial:
         return texts(self.partial)
 
     def write(self, lines: Iterable[str]) -> None:
-        with writing(self.partial, "make room, then go on"):
+        with _writing(self.partial, "make room, then go on"):
             self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
             self.file.flush()
 
     def finish(self) -> None:
-        if self.path.suffix not in ENDINGS:
-            os.replace(self.partial, self.path)
-        else:
-            self.file.seek(0)
-            with writing(self.path, "make room, then go on"):
+        with _writing(self.path, "make room, then go on"):
+            if self.path.suffix not in ENDINGS:
+                os.replace(self.partial, self.path)
+            else:
+                self.file.seek(0)
                 write_as_named(self.path, pieces_of(self.file))
                 self.partial.unlink()
-        self.record.unlink()
+            self.record.unlink()
 
 
-def require_same(record: Path, now: dict[str, Any], begun: Path) -> None:
-    """Raises UserError where `begun` was made with another `record` than `now`, and
-    FileNotFoundError."""
+def _require_same(record: Path, now: dict[str, Any], begun: Path) -> None:
+    """Raises UserError where `begun` was made with another `record` than `now`."""
     remedy = f"repeat the command that began it, or remove {begun}"
-    before = read_record(record, {str: ANY}, remedy)
+    try:
+        before = read_record(record, {str: ANY}, remedy)
+    except FileNotFoundError:
+        raise UserError(
+            f"{begun} is there, and {record.name}, which says of what, is not: {remedy}"
+        ) from None
     differ = []
     for key in sorted({*before, *now}):
-        if before.get(key) == now.get(key):
-            continue
-        # Hashes say nothing to a reader.
-        text = f"text of --{key}"
-        if key not in HASHED:
-            text = f"{key} {before.get(key)!r} (now {now.get(key)!r})"
-        differ.append(text)
+        if before.get(key) != now.get(key):
+            # Hashes say nothing to a reader.
+            text = f"text of --{key}"
+            if key not in ("input", "score"):
+                text = f"{key} {before.get(key)!r} (now {now.get(key)!r})"
+            differ.append(text)
     if differ:
         raise UserError(f"{begun} was begun with other {', '.join(differ)}: {remedy}")
 
 
-def made_with(request: Request, source: str, path: str) -> dict[str, Any]:
+def _made_with(request: Request, source: str, path: str) -> dict[str, Any]:
     """All that the output depends on."""
-    decoding = dataclasses.asdict(request.decoding)
     return {
         "checkpoint": str(find_checkpoint(request.run)),
         "from": source,
         "to": request.target,
-        **decoding,
+        **dataclasses.asdict(request.decoding),
         # As JSON gives it back: the record is compared with the one that was written.
         "max_length": list(request.decoding.max_length),
         "seed": request.seed,
@@ -440,48 +416,133 @@ def made_with(request: Request, source: str, path: str) -> dict[str, Any]:
     }
 
 
-# --- How far it is ---
+# ---- files in parts ------------------------------------------------------------------------------
 
 
-class Meter:
-    """Progress on a terminal's standard error, and its last line."""
+class Part(NamedTuple):
+    """Lines start to stop, from 0, of an input."""
 
-    def __init__(self, total: int | None, done: int):
-        console = Console(stderr=True)
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("lines  {task.fields[rate]}"),
-            TimeRemainingColumn(),
+    path: Path
+    start: int
+    stop: int
+
+
+def write_parts(request: Request, lines: int, shard: tuple[int, int] | None) -> None:
+    """`write` of several files, in parts of `lines`. shard: (i, n), of which parts i, i + n, ...
+    are this machine's, counted from 1; None: all, and they are joined. Raises UserError before the
+    first line is written."""
+    outputs = _outputs(request)
+    generator, source = _opened(request)
+    folder = Path(f"{os.path.normpath(str(request.output))}.parts")
+    # All that the parts depend on.
+    record = _made_with(request, source, request.inputs[0]) | {
+        "input": [content_hash(path) for path in request.inputs],
+        "part_lines": lines,
+    }
+    if folder.is_dir():
+        _require_same(folder / MADE_WITH, record, folder)
+    parts = {path: _parts_of(path, folder, lines) for path in request.inputs}
+    # Over all files, so that machines have equally many where files are small.
+    every = [part for of_file in parts.values() for part in of_file]
+    own = every
+    if shard:
+        own = every[shard[0] - 1 :: shard[1]]
+    left = {part for part in own if not part.path.is_file()}
+    for path, of_file in parts.items():
+
+        def check(part: Part, of_part: Iterator[str], path: str = path) -> None:
+            try:
+                _checked(generator, of_part, part.start)
+            except UserError as error:
+                raise UserError(f"{path}, {error}") from None
+
+        _each(path, of_file, left, check)
+    # Behind the check: a line that is repaired makes another text.
+    with _writing(folder, "choose another --output"):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / MADE_WITH, record)
+    maker = _Maker(generator, request, source, [])
+
+    def make(part: Part, of_part: Iterator[str]) -> None:
+        with Partial(str(part.path), record) as output:
+            done = output.keep(request.decoding.n_best)
+            # Whole chunks of the file, as an undivided run takes them.
+            rest = ((line, "") for line in itertools.islice(of_part, done, None))
+            maker.append(output, rest, part.start + done)
+            output.finish()
+
+    with stopped_by(signal.SIGTERM, signal.SIGHUP):
+        for path, of_file in parts.items():
+            _each(path, of_file, left, make)
+    print(maker.summary(sum(part.stop - part.start for part in left)), file=sys.stderr)
+    if shard:
+        missing = sum(not part.path.is_file() for part in every)
+        print(
+            f"{folder}: {len(own)} parts of shard {shard[0]}/{shard[1]} are there, {missing} of"
+            f" {len(every)} missing; the same command without --shard joins them all",
+            file=sys.stderr,
         )
-        self._bar = Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        )
-        self._task = self._bar.add_task("", total=total, completed=done, rate="")
-        self._done = done
-        self._tokens = 0
-        self._started = time.monotonic()
+        return
+    with _writing(folder, "make room, then give the same command again"):
+        for output, of_file in zip(outputs, parts.values(), strict=True):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            # Whole or not at all; parts stay until every file is there.
+            write_as_named(output, _joined(of_file))
+        # At once first: what a kill leaves of the folder would look begun.
+        ended = folder.with_name(f"{folder.name}.done")
+        os.replace(folder, ended)
+        shutil.rmtree(ended)
 
-    def __enter__(self):
-        self._bar.start()
-        return self
 
-    def __exit__(self, *_):
-        self._bar.stop()
+def _outputs(request: Request) -> list[Path]:
+    """Where the text of each input goes. Raises UserError: none is named, not apart, or an input
+    that cannot be read."""
+    if not request.inputs or not request.output:
+        raise UserError("parts are of files: give --input and --output, of several a folder")
+    for path in request.inputs:
+        refuse_no_lines(path)
+    if len(request.inputs) == 1:
+        require_file(request.output)
+        outputs = [Path(request.output)]
+    else:
+        require_folder(request.output)
+        outputs = [Path(request.output) / plain_name(Path(path)) for path in request.inputs]
+    for output in outputs:
+        if outputs.count(output) > 1:
+            raise UserError(f"--input: two files are named {output.name}; rename one")
+        for path in request.inputs:
+            require_apart(output, {"--input": path})
+    return outputs
 
-    def batch(self, lines: int, tokens: int) -> None:
-        self._tokens += tokens
-        self._bar.update(self._task, advance=lines, rate=f"{self._rate():,.0f} tokens/s")
 
-    def lines(self, number: int) -> None:
-        """So many are finished, empty ones among them."""
-        self._bar.update(self._task, completed=number)
+def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
+    total = sum(1 for _ in read_lines(path))
+    starts = range(0, total, lines)
+    name = plain_name(Path(path))
+    return [
+        Part(folder / f"{name}-{i:05d}-of-{len(starts):05d}", start, min(start + lines, total))
+        for i, start in enumerate(starts)
+    ]
 
-    def _rate(self) -> float:
-        return self._tokens / (time.monotonic() - self._started)
 
-    def summary(self, number: int) -> str:
-        before = f" and {self._done:,} before" if self._done else ""
-        seconds = time.monotonic() - self._started
-        lines = f"{number - self._done:,} lines{before}"
-        return f"{lines}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
+def _each(
+    path: str,
+    parts: Sequence[Part],
+    wanted: set[Part],
+    do: Callable[[Part, Iterator[str]], None],
+) -> None:
+    """`do` the wanted parts with their lines, from one reading of the file."""
+    lines = texts(path)
+    for part in parts:
+        of_part = itertools.islice(lines, part.stop - part.start)
+        if part in wanted:
+            do(part, of_part)
+        # What is left, or all of a part that is not wanted.
+        for _ in of_part:
+            pass
+
+
+def _joined(parts: Iterable[Part]) -> Iterator[bytes]:
+    for part in parts:
+        with open(part.path, "rb") as file:
+            yield from pieces_of(file)
