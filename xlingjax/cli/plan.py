@@ -65,15 +65,18 @@ def run(args: Namespace) -> int:
         print(text_of(plan), flush=True)
         record = plan.record()
         if args.search:
-            found = search(
+            best, tried = search(
                 args.gin_file,
                 overrides,
                 machine,
                 args.tries or TRIES,
                 lambda line: print(line, flush=True),
             )
-            record["search"] = found.record()
-            fit = fit and found.best is not None
+            record["search"] = {
+                "best": best and best.settings.flags(),
+                "tried": [one.record() for one in tried],
+            }
+            fit = fit and best is not None
         else:
             fit = fit and plan.all_fit
         records.append(record)

@@ -194,6 +194,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.workflows.jobs.many import AT_WORK, Call, run_all
     from xlingjax.workflows.scorecard.page import show
     from xlingjax.workflows.tasks.measure import measure
+    from xlingjax.workflows.tasks.strategies import Unsuited
     from xlingjax.workflows.tasks.sweep import check, run
 
     groups = groups_of(args)
@@ -218,16 +219,17 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     requests: dict[Any, list[Any]] = {task: [] for task in tasks}
     for task in tasks:
         strategies = args.strategy or ["transfer"]
-        # Of a single task a strategy that is none for it is a fault, which `check` finds.
-        if len(tasks) > 1:
-            strategies = [name for name in strategies if not _passed_over(name, task, args.data)]
         for strategy in strategies if task.kind in TRAINED else ():
             request = _request(args, task, source, strategy, beside)
             try:
                 check(request, devices=devices)
                 requests[task].append(request)
             except UserError as error:
-                note(task.full_name, error)
+                # Of a single task a strategy that is none for it is a fault.
+                if isinstance(error, Unsuited) and len(tasks) > 1:
+                    print(f"{task.full_name}: passed over, {strategy}: {error}")
+                else:
+                    note(task.full_name, error)
 
     def measure_or_train(task: Any) -> int:
         if task.kind not in TRAINED:
@@ -275,29 +277,6 @@ def _request(args: Namespace, task: Any, source: str, strategy: str, beside: Seq
         bool(args.allow_missing),
         beside=tuple(beside),
     )
-
-
-def _passed_over(strategy: str, task: Any, data: str) -> bool:
-    """Whether a strategy is none for a task of a suite, and says why."""
-    from xlingjax.config.gin_files import find_gin
-    from xlingjax.data.labelled.task import TRAINED
-    from xlingjax.runtime.records import read_text
-    from xlingjax.workflows.tasks.baselines import applies
-    from xlingjax.workflows.tasks.strategies import lacking
-
-    if task.kind not in TRAINED:
-        return False
-    if not applies(strategy, task):
-        print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
-        return True
-    file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
-    # A baseline has none; any other strategy without one is refused by `check`.
-    if not file:
-        return False
-    lacks = lacking(read_text(file, "give a gin file, in UTF-8"), task, data)
-    if lacks:
-        print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}")
-    return bool(lacks)
 
 
 def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -18,17 +18,15 @@ from xlingjax.workflows.scorecard.cells import SCORES
 from xlingjax.workflows.tasks.request import reading_of
 
 if TYPE_CHECKING:
-    from xlingjax.workflows.tasks.measure import Checkpoint, Measurement
+    from xlingjax.workflows.tasks.measure import Checkpoint
 
 
-def measure_texts(
-    measurement: "Measurement", checkpoint: "Checkpoint", tasks: Sequence[Any], say: Any
-) -> None:
+def measure_texts(checkpoint: "Checkpoint", tasks: Sequence[Any]) -> None:
     """Writes the texts and the scores of each task into TO/mixtures/MIXTURE/WEIGHTS-step-STEP.
     Raises UserError, before the first is read, for a task whose split or language is not known."""
     from xlingjax.tasks.seqio_scores import split_of
 
-    run = checkpoint.run
+    run, measurement, say = checkpoint.run, checkpoint.measurement, checkpoint.say
     reads = []
     for task in tasks:
         split = split_of(task, measurement.split)
@@ -63,8 +61,8 @@ def measure_texts(
             say(f"{task.name}: {note}")
     record = {
         "mixture": measurement.mixture,
-        "run": run_and_checkpoint(checkpoint.source)[0].name,
-        "start": {"run": checkpoint.source, "sha256": checkpoint.weights},
+        "run": run_and_checkpoint(measurement.source)[0].name,
+        "start": checkpoint.start,
         "step": checkpoint.step,
         "beams": reading.beams,
         "no_repeat_ngram": reading.no_repeat_ngram,
