@@ -130,10 +130,11 @@ def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_
         shutil.copytree(files / "xtreme" / name, data / name)
     (data / "pawsx" / "dev-de.tsv").write_text("A\tB\tmaybe\n")
     words = ["evaluate", start, "--suite xtreme --tasks pawsx xnli --data", data]
-    more = "--allow-missing --gin.TRAIN_STEPS=1 --gin.LENGTH=24 --gin.BATCH=8"
-    assert command(*words, "--to", tmp_path / "out", more) == 2
+    more = "--strategy transfer lookup --gin.TRAIN_STEPS=1 --gin.LENGTH=24 --gin.BATCH=8"
+    assert command(*words, "--to", tmp_path / "out", "--allow-missing", more) == 2
     told = capsys.readouterr()
-    for part in ("xtreme/pawsx: ", "unknown label 'maybe'", "## xtreme/xnli"):
+    passed_over = "xtreme/xnli: passed over, lookup: xtreme/xnli: lookup is for tagging, and this"
+    for part in ("xtreme/pawsx: ", "unknown label 'maybe'", passed_over, "## xtreme/xnli"):
         assert part in told.out
     said = "xtreme/pawsx could not be measured (above); the card is of the others\n"
     assert told.err.endswith(said)

@@ -1,6 +1,7 @@
 """The score card as Markdown, LaTeX, JSON and a page."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,6 @@ _ABOUT = (
     "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the"
     " official average that are here; untrained languages: without training examples; gap: English"
     " less the mean of the others."
-)
-_LATEX = str.maketrans(
-    {
-        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "–": "--",
-    }
 )
 
 
@@ -66,17 +57,13 @@ def latex(card: dict[str, Any]) -> str:
     for section in sections_of(card):
         for grid in section.grids:
             parts.append("\n".join(f"% {line}" for line in section.notes))
-            caption = f"{section.title}, {grid.caption}".translate(_LATEX)
-            texts = grid.texts.rename_axis(index=None).rename(index=_escaped, columns=_escaped)
-            text = texts.map(_escaped).to_latex(
-                caption=caption, column_format="l" + "r" * len(texts.columns)
-            )
+            # pandas escapes what is in the table alone.
+            caption = re.sub(r"([&%$#_{}])", r"\\\1", f"{section.title}, {grid.caption}")
+            columns = "l" + "r" * len(grid.texts.columns)
+            texts = grid.texts.rename_axis(index=None)
+            text = texts.to_latex(caption=caption, column_format=columns, escape=True)
             parts.append(text.replace(r"\begin{table}", r"\begin{table}\centering\small", 1))
     return "\n\n".join(parts) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_LATEX)
 
 
 def page(card: dict[str, Any]) -> str:

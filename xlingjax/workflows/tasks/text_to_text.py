@@ -114,15 +114,11 @@ def languages_of(task: Any, run: TrainedRun, requested: Sequence[str]) -> tuple[
     codes = requested or declared_languages(task)
     if not codes:
         codes = named_languages(task.name, run.languages)
-    if not codes and not run.model.config.tells_languages():
-        # Whichever: it changes nothing of what such a model reads.
+    if not codes and (len(run.languages) < 2 or not run.model.config.tells_languages()):
+        # Whichever: without a language to tell it changes nothing of what a model reads.
         codes = run.languages[:1] or ("",)
-    if not codes and len(run.languages) == 1:
-        codes = run.languages
-    if len(codes) == 1:
-        return codes[0], codes[0]
-    if len(codes) == 2:
-        return codes[0], codes[1]
+    if codes and len(codes) < 3:
+        return codes[0], codes[-1]
     raise UserError(
         f"task {task.name}: the languages of its inputs and targets are not known: call the task"
         f" after them, like {task.name}.de or {task.name}.de_en, or give --languages SOURCE TARGET"
