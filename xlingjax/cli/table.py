@@ -32,7 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="train nothing: every training, what it reads and costs, and all that is missing",
+        help="train nothing: every training, what it costs, and all that is missing",
     )
     parser.add_argument(
         "--allow-missing",
