@@ -81,7 +81,7 @@ def _found(recipe: str, machine: str, tries: int, behind: int) -> dict[str, Any]
     given += stand_ins([recipe], given)
     began = time.monotonic()
     try:
-        found = search(
+        best, tried = search(
             [recipe],
             given,
             machine,
@@ -92,7 +92,8 @@ def _found(recipe: str, machine: str, tries: int, behind: int) -> dict[str, Any]
     except UserError as error:
         return {"refused": str(error)}
     seconds = time.monotonic() - began
-    return {"given": given, "seconds": seconds, **found.record()}
+    found = {"best": best and best.settings.flags(), "tried": [one.record() for one in tried]}
+    return {"given": given, "seconds": seconds, **found}
 
 
 def _best(found: dict[str, Any]) -> dict[str, Any] | None:

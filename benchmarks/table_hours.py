@@ -161,7 +161,7 @@ def cost(path: Path) -> Cost:
     for job in jobs:
         if job.kind in TRAINED_BY_RECIPE:
             recipe = bound(job, pieces)
-            pretraining += training_flops(recipe).total
+            pretraining += training_flops(recipe)
             if not job.row:
                 models[job.encoder] = recipe.bound["model"]
         elif job.kind == SWEEP:
@@ -284,7 +284,7 @@ def recipe_flops(name: str) -> float:
         given.append(f"{macro}=given")
     if "ernie_m" in name:
         given += ["INIT_FROM=given", "PARALLEL=given"]
-    return training_flops(read_recipe([file], given)).total
+    return training_flops(read_recipe([file], given))
 
 
 def shown(hours: float) -> str:

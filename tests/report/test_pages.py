@@ -69,7 +69,6 @@ def pages(tmp_path):
                         "centred": {"0": 0.2, "1": 0.4},
                     },
                     "alignment_error_by_layer": {"0": 0.4, "1": 0.3},
-                    "masked_accuracy_by_language": {"de": 0.3, "zh": 0.2, "en": 0.4},
                 }
             )
     result = {"cells": mixed, "config": {"tokens": 12_000, "jobs": 2}}

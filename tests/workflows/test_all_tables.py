@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import table_data
 from xlingjax.cli import main
 from xlingjax.config import gin_files
-from xlingjax.workflows.tables import dry_run
+from xlingjax.workflows import launch
 from xlingjax.workflows.tasks import sweep
 
 TABLES = sorted((gin_files.gin_folder() / "recipes/tables").glob("*.gin"))
@@ -25,7 +25,7 @@ def test_nothing_of_it_is_refused(path, found, tmp_path, capsys, monkeypatch):
     every = sweep._grid
     monkeypatch.setattr(sweep, "_grid", lambda request: every(request)[:1])
     # The small vocabulary has 300 pieces of the models' 250,002.
-    monkeypatch.setattr(dry_run, "check_vocabulary", lambda *_: None)
+    monkeypatch.setattr(launch, "check_vocabulary", lambda *_: None)
     words = ["table", path.stem, "--data", found["data"], "--to", str(tmp_path / "out")]
     status = main.main([*words, "--dry-run", *table_data.macros(path.stem, found)])
     printed = capsys.readouterr().out

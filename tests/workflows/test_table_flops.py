@@ -104,16 +104,15 @@ def test_a_training_by_hand():
     recipe = read_recipe(["recipes/xlmr_base.gin"], given)
     found = table_flops.training_flops(recipe)
     tokens = 1_500_000 * 8_192 * 512
-    assert (found.steps, found.tokens) == (1_500_000, tokens)
     per_token = flops_per_token(recipe.bound["model"], 512, 77 / 512)
-    assert found.total == pytest.approx(tokens * per_token, rel=1e-12)
+    assert found == pytest.approx(tokens * per_token, rel=1e-12)
     # 6 x parameters of the layers (85 M) and of the predictions' share of the head (193 M), and
     # attention.
     layers = 12 * (4 * 768**2 + 2 * 768 * 3072)
     head = 77 / 512 * (768 * 250_002 + 768**2)
     attention = 12 * 12 * 512 * 768
     assert per_token == pytest.approx(6 * (layers + head) + attention, rel=1e-3)
-    assert found.hours == pytest.approx(found.total / (0.25 * 758e12) / 3600)
+    assert table_flops.gpu_hours(found) == pytest.approx(found / (0.25 * 758e12) / 3600)
 
 
 def test_the_cells_of_vecos_second_table():
@@ -126,13 +125,3 @@ def test_the_cells_of_vecos_second_table():
             settings = [len(values.split(",")) for values in row.get("grid", {}).values()]
             count += math.prod(settings) * len(table_hours.variants(row))
     assert count == (6 + 4 + 7 + 2) * 45 + 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["ernie_m_5", "ernie_m_6", "unicoder_2", "veco_4", "xglue_12"])
-def test_a_table_is_counted(name):
-    """Of each kind one: encoders, rows of a recipe, sweeps, commands."""
-    cost = table_hours.cost(gin_files.gin_folder() / f"recipes/tables/{name}.gin")
-    trained = cost.encoders + cost.rows
-    assert (cost.pretraining > 0) == (trained > 0) and (cost.finetuning > 0) == (cost.cells > 0)
-    assert trained + cost.cells + cost.commands > 0 or name == "ernie_m_5"

@@ -152,6 +152,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.workflows.jobs.many import AT_WORK, Call, run_all
     from xlingjax.workflows.scorecard.page import show
     from xlingjax.workflows.tasks.measure import measure
+    from xlingjax.workflows.tasks.strategies import Unsuited
     from xlingjax.workflows.tasks.sweep import check, run
 
     groups = groups_of(args)
@@ -175,18 +176,18 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     devices = groups[0].devices if groups else None
     requests: dict[Any, list[Any]] = {task: [] for task in tasks}
     for task in tasks:
-        for strategy in args.strategy or ["transfer"]:
-            # Of a single task a strategy that is none for it is a fault, which `check` finds.
-            if task.kind not in TRAINED or (
-                len(tasks) > 1 and _passed_over(strategy, task, args.data)
-            ):
-                continue
+        strategies = args.strategy or ["transfer"]
+        for strategy in strategies if task.kind in TRAINED else ():
             request = _request(args, task, source, strategy, beside)
             try:
                 check(request, devices=devices)
                 requests[task].append(request)
             except UserError as error:
-                note(task.full_name, error)
+                # Of a single task a strategy that is none for it is a fault.
+                if isinstance(error, Unsuited) and len(tasks) > 1:
+                    print(f"{task.full_name}: passed over, {strategy}: {error}")
+                else:
+                    note(task.full_name, error)
 
     def measure_or_train(task: Any) -> int:
         if task.kind not in TRAINED:
@@ -234,25 +235,6 @@ def _request(args: Namespace, task: Any, source: str, strategy: str, beside: Seq
         args.allow_missing,
         beside=tuple(beside),
     )
-
-
-def _passed_over(strategy: str, task: Any, data: str) -> bool:
-    """Whether a strategy is none for a task of a suite, and says why."""
-    from xlingjax.config.gin_files import find_gin
-    from xlingjax.runtime.records import read_text
-    from xlingjax.workflows.tasks.baselines import applies
-    from xlingjax.workflows.tasks.strategies import lacking
-
-    # A baseline has no file; any other strategy without one is refused by `check`.
-    file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
-    lacks = ""
-    if not applies(strategy, task):
-        lacks = f"{strategy} is none of {task.kind}"
-    elif file and (of_data := lacking(read_text(file, "give a gin file, in UTF-8"), task, data)):
-        lacks = f"{strategy} finds {of_data} below {data}"
-    if lacks:
-        print(f"{task.full_name}: passed over, {lacks}")
-    return bool(lacks)
 
 
 def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:

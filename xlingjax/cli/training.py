@@ -189,7 +189,7 @@ TABLE = Verb(
         ),
         option(
             "--dry-run",
-            "train nothing: every training, what it reads and costs, and all that is missing",
+            "train nothing: every training, what it costs, and all that is missing",
             bool,
         ),
         option("--allow-missing", "go on without the test sets that are not there", bool),
@@ -339,9 +339,12 @@ def plan(args: Namespace) -> int:
         say(text_of(plan))
         record = plan.record()
         if args.search:
-            found = search(args.gin_file, overrides, machine, args.tries, say)
-            record["search"] = found.record()
-            fit = fit and found.best is not None
+            best, tried = search(args.gin_file, overrides, machine, args.tries, say)
+            record["search"] = {
+                "best": best and best.settings.flags(),
+                "tried": [one.record() for one in tried],
+            }
+            fit = fit and best is not None
         else:
             fit = fit and plan.all_fit
         records.append(record)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.store.entries import cache_root
 from xlingjax.data.store.tokenise import SHARDS, TokenFile, tokenise
-from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -43,18 +41,11 @@ def fill_cache(
     if parallel:
         for pair in find_pairs(parallel):
             texts += pair.sides
-    begun = time.perf_counter()
     if options is not None:
         from xlingjax.data.store.tokenise_beam import tokenise_in_beam
 
         tokenise_in_beam(texts, vocabulary, options)
     files = tokenise(texts, vocabulary, processes)
-    seconds = time.perf_counter() - begun
     tokens = sum(sum(file.tokens) for file in files)
-    shards = sum(len(file.lines) for file in files)
-    megabytes = tokens * id_dtype(vocabulary).itemsize / 1e6
-    say(
-        f"{len(files)} files: {tokens:,} tokens in {shards} shards, {megabytes:.1f} MB in"
-        f" {cache_root() / SHARDS}, {seconds:.1f} s"
-    )
+    say(f"{len(files)} files: {tokens:,} tokens in {cache_root() / SHARDS}")
     return files

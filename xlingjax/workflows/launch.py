@@ -143,14 +143,13 @@ def too_late(recipe: Recipe) -> list[str]:
     """What of a recipe begins behind its last step, in words: it would not be trained."""
     steps = recipe.bound["steps"]
     found = []
-    for entry in recipe.bound["objectives"]:
-        stages = in_stages(entry)
+    for stages in map(in_stages, recipe.bound["objectives"]):
         name, weight = stages[0].objective.name, stages[0].weight
-        turns = [step for step in starts([weight]) if at(weight, step) > 0]
+        turn = min((step for step in starts([weight]) if at(weight, step) > 0), default=0)
         later = [step for step in stages if step >= steps]
-        if turns and min(turns) >= steps:
+        if turn >= steps:
             found.append(
-                f"{name} has no turn: its weight is 0 before step {min(turns)}, and the run ends at"
+                f"{name} has no turn: its weight is 0 before step {turn}, and the run ends at"
                 f" {steps} (TRAIN_STEPS)"
             )
         elif later:

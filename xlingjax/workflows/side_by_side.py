@@ -31,19 +31,27 @@ def device_groups(jobs: int, platform: str = "", devices: int | None = None) -> 
     devices, or some that cannot be shared out."""
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: must be at least 1")
-    if devices is not None or _is_cpu(platform):
-        return _cpu_groups(jobs, devices or jobs)
-    if platform == "tpu" or (not platform and _has_tpu()):
+    cards = []
+    if devices is None and not _is_cpu(platform):
+        if platform == "tpu" or (not platform and _has_tpu()):
+            raise UserError(
+                f"--jobs {jobs}: a TPU's chips are one process's: start the same command on each"
+                " host, with one --to, and they share the work"
+            )
+        cards = _cards()
+        if platform == "gpu" and not cards:
+            raise UserError(f"--jobs {jobs}: nvidia-smi names no GPU")
+    count = len(cards) or devices or jobs
+    each = count // jobs
+    if not each or count % jobs:
+        fitting = [str(n) for n in range(1, count + 1) if count % n == 0]
         raise UserError(
-            f"--jobs {jobs}: a TPU's chips are one process's: start the same command on each host,"
-            " with one --to, and they share the work"
+            f"--jobs {jobs} does not share out {count} devices: give one of {', '.join(fitting)}"
         )
-    cards = _cards()
-    if cards:
-        return _gpu_groups(jobs, cards)
-    if platform == "gpu":
-        raise UserError(f"--jobs {jobs}: nvidia-smi names no GPU")
-    return _cpu_groups(jobs, jobs)
+    if not cards:
+        return [Group(each, ("--devices", str(each)))] * jobs
+    shares = [cards[n : n + each] for n in range(0, count, each)]
+    return [Group(each, (), {VISIBLE: ",".join(own)}) for own in shares]
 
 
 def devices_here(platform: str = "", devices: int | None = None) -> int:
@@ -63,39 +71,12 @@ def _is_cpu(platform: str) -> bool:
     return (platform or os.environ.get("JAX_PLATFORMS")) == "cpu"
 
 
-def _cpu_groups(jobs: int, devices: int) -> list[Group]:
-    each = _each(jobs, devices, "CPU devices (--devices)")
-    return [Group(each, ("--devices", str(each)))] * jobs
-
-
-def _gpu_groups(jobs: int, cards: Sequence[str]) -> list[Group]:
-    each = _each(jobs, len(cards), "GPUs")
-    groups = []
-    for number in range(jobs):
-        own = cards[number * each : (number + 1) * each]
-        groups.append(Group(each, (), {VISIBLE: ",".join(own)}))
-    return groups
-
-
-def _each(jobs: int, devices: int, what: str) -> int:
-    if devices % jobs or devices < jobs:
-        fitting = [n for n in range(1, devices + 1) if devices % n == 0]
-        raise UserError(
-            f"--jobs {jobs} does not share out {devices} {what}: give one of"
-            f" {', '.join(map(str, fitting))}"
-        )
-    return devices // jobs
-
-
 def _cards() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if VISIBLE in os.environ:
         # CUDA takes -1, as any number that is none, for no GPU at all.
         named = os.environ[VISIBLE].split(",")
         return [one for one in named if one and not one.startswith("-")]
-    # Without JAX's plugin for them they are of no use.
-    if not _has_plugin():
-        return []
     try:
         listed = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, check=True
@@ -104,11 +85,6 @@ def _cards() -> list[str]:
         return []
     names = [line for line in listed.splitlines() if line.startswith("GPU ")]
     return [str(number) for number in range(len(names))]
-
-
-def _has_plugin() -> bool:
-    names = ("jax_cuda12_plugin", "jax_cuda13_plugin")
-    return any(importlib.util.find_spec(name) for name in names)
 
 
 def _has_tpu() -> bool:

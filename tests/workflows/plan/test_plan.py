@@ -79,7 +79,6 @@ def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch,
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--on", "H1000:8"], "no device 'H1000'"),
         (["--on", "here", "--platform", "cpu"], "leave --platform and --devices out"),
         (["--on", "here", "--gin.BATCH=9"], "set its BATCH"),
         (["--on", "here", "--gin.MESH_DATA=3"], "multiple of 3"),
@@ -98,26 +97,14 @@ def test_what_is_refused_is_one_line(more, said, capsys):
 
 
 def test_stand_ins_are_of_what_is_not_given(tmp_path):
-    assert stand_ins(["xlmr_base"], []) == [
-        "VOCABULARY=not-given",
-        "MONO=not-given",
-        f"LANGUAGES={plan.LANGUAGES}",
-    ]
-    given = ["MONO=a", "VOCABULARY=b"]
-    assert stand_ins(["xlmr_base"], given) == []
+    text = ["VOCABULARY=not-given", "MONO=not-given"]
+    assert stand_ins(["xlmr_base"], []) == [*text, f"LANGUAGES={plan.LANGUAGES}"]
+    size = f"VOCABULARY_SIZE={plan.VOCABULARY_SIZE}"
+    assert stand_ins(["xlm_text"], ["PARALLEL=pairs"]) == [*text, size]
     # What a user's own file gives.
     own = tmp_path / "own.gin"
     own.write_text('include "recipes/xlmr_base.gin"\nMONO = "a"\nVOCABULARY = "b"\n')
     assert stand_ins([str(own)], []) == []
-    assert stand_ins(["xlm_text"], ["PARALLEL=pairs"]) == [
-        "VOCABULARY=not-given",
-        "MONO=not-given",
-        f"VOCABULARY_SIZE={plan.VOCABULARY_SIZE}",
-    ]
-    # A task is no text.
-    assert not [
-        one for one in stand_ins(["gin/finetuning/xglue_paper.gin"], []) if one.startswith("TASK=")
-    ]
 
 
 PROGRAM = {
@@ -183,24 +170,24 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     monkeypatch.setattr(plan_search, "measured", measured)
     given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
     said = []
-    found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 8, said.append)
-    assert found.best.fits
+    best, tried = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 8, said.append)
+    assert best.fits
     # Rows of 128 are such as it takes.
     assert asked[0]["ATTENTION"] == "flash"
-    assert found.best.settings.attention == "flash"
+    assert best.settings.attention == "flash"
     assert len(asked) <= 8 and all(one["BATCH"] == "256" for one in asked)
     # No settings twice, and none that the recipe had beside them.
-    chosen = [one.settings for one in found.tried]
+    chosen = [one.settings for one in tried]
     assert len({*chosen}) == len(chosen)
-    assert said[-1] == f"best: {found.best.settings.flags()}"
+    assert said[-1] == f"best: {best.settings.flags()}"
     assert said[-2].endswith(", xla_gpu_enable_triton_gemm=false")
-    for one in found.tried:
+    for one in tried:
         settings = one.settings
         assert settings.data * settings.fsdp * settings.tensor == 8
         assert not 256 % (settings.data * settings.fsdp * settings.microbatches)
     monkeypatch.setattr(plan_search, "measured", lambda *_, **__: a_plan("H100:8", peak=99 * GB))
-    found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 3, said.append)
-    assert not found.best and len(found.tried) == 3 and "none of 3 settings fits" in said[-1]
+    best, tried = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 3, said.append)
+    assert not best and len(tried) == 3 and "none of 3 settings fits" in said[-1]
 
 
 def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
@@ -214,16 +201,9 @@ def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
     monkeypatch.setattr(plan_search, "measured", measured)
     given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
     said = []
-    found = plan_search.search(["xlm_tiny_mlm"], given, "v5e:2x4", 1, said.append)
-    assert [one.settings.attention for one in found.tried] == ["xla"] and found.best
+    best, tried = plan_search.search(["xlm_tiny_mlm"], given, "v5e:2x4", 1, said.append)
+    assert [one.settings.attention for one in tried] == ["xla"] and best
     assert "refused: attention backend flash" in said[0] and len(said) == 3
-
-
-def test_gradients_are_sent_for_each_microbatch():
-    mesh = {"data": 8, "fsdp": 1, "tensor": 1}
-    config = preset("xlmr_base")
-    [once, four] = [sent_of(config, 256 * 512, mesh, parts) for parts in (1, 4)]
-    assert four[8] == 4 * once[8]
 
 
 @pytest.mark.parametrize(
@@ -246,21 +226,11 @@ def test_what_the_search_has_compute_attention(recipe, on, given, attentions):
     assert plan_search.attentions(bound, machine_named(on)) == attentions
 
 
-def test_a_mesh_takes_all_devices_of_a_machine():
-    plan_programs.require_all(MeshConfig(-1, 1, 2), 8)
-    with pytest.raises(UserError, match="a mesh of 4 devices .MESH_DATA=4, .* machine of 8"):
-        plan_programs.require_all(MeshConfig(4, 1, 1), 8)
-
-
 @pytest.mark.parametrize(
     ("name", "devices", "written"),
     [
-        ("H100:8", 8, "H100:8"),
         ("h100:16", 16, "H100:16"),
-        ("V100:1", 1, "V100:1"),
-        ("v5e:4x4", 16, "v5e:4x4"),
         ("v5e:1", 1, "v5e:1x1"),
-        ("v4:2x2x2", 8, "v4:2x2x2"),
         ("V5P:2x2x4", 16, "v5p:2x2x4"),
     ],
 )
@@ -274,11 +244,8 @@ def test_machines_are_found_by_their_names(name, devices, written):
     [
         ("H10O:8", "no device 'H10O' .there are V100, A100, H100, "),
         ("H100", "give "),
-        ("H100:0", "give "),
         ("H100:²", "give "),
-        ("H100:2x4", "a number of devices"),
         ("H100:12", "multiple of 8"),
-        ("v5e:16", "2 directions"),
         ("v4:2x2", "3 directions"),
         ("v5e:3x5", "1 or even numbers in the first two: v5e:4x4"),
     ],
@@ -294,3 +261,12 @@ def test_links_of_a_machine_and_between_machines():
     assert machine_named("H100:16").link(16) == 400e9
     assert machine_named("H100:16").link(8) == 450e9
     assert machine_named("v5e:8x8").link(64) == 200e9
+
+
+def test_a_mesh_takes_all_devices_and_gradients_are_sent_for_each_microbatch():
+    plan_programs.require_all(MeshConfig(-1, 1, 2), 8)
+    with pytest.raises(UserError, match="a mesh of 4 devices .MESH_DATA=4, .* machine of 8"):
+        plan_programs.require_all(MeshConfig(4, 1, 1), 8)
+    mesh = {"data": 8, "fsdp": 1, "tensor": 1}
+    once, four = (sent_of(preset("xlmr_base"), 256 * 512, mesh, parts) for parts in (1, 4))
+    assert four[8] == 4 * once[8]

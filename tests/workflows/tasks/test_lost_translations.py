@@ -3,13 +3,11 @@ them: they keep their place beside the other languages, are not learnt, and are 
 gold files are not read so.
 """
 
-import json
 import shutil
 
 import pytest
 
 from tests.helpers import sweeping
-from tests.helpers.sweeping import finetune, scores
 from tests.preprocessors.test_task import Hashed
 from xlingjax.data.labelled.records import Example, is_lost, learnable
 from xlingjax.data.labelled.task import read
@@ -80,55 +78,32 @@ def test_a_lost_row_keeps_its_place_and_is_not_learnt(folder):
 
 
 def test_plug_in_and_a_teacher_keep_the_pairing_by_row(folder):
-    english, german = (
-        read(PAWSX, folder, "train", "en"),
-        read(PAWSX, folder, "translate_train", "de"),
-    )
-    made = task_source(
-        PAWSX,
-        folder,
-        Training(("en",), ("de",)),
-        Hashed(),
-        LANGUAGES,
-        READING,
-        batch_size=4,
-        paired=True,
-    )
+    english = read(PAWSX, folder, "train", "en")
+    german = read(PAWSX, folder, "translate_train", "de")
+
+    def source(training, **options):
+        read_as = (Hashed(), LANGUAGES, READING)
+        return task_source(PAWSX, folder, training, *read_as, **options)
+
+    made = source(Training(("en",), ("de",)), batch_size=4, paired=True)
     assert made.identity["mixture"] == "xtreme/pawsx: translated de 4 beside en"
-    kept = [0, 1, 3, 4]
-    both = beside_rows(
-        PAWSX,
-        [german[n] for n in kept],
-        [english[n] for n in kept],
-        Hashed(),
-        READING,
-        "de",
-        (0, 1),
-    )["input_ids"]
+    sides = ([of[n] for n in (0, 1, 3, 4)] for of in (german, english))
+    both = beside_rows(PAWSX, *sides, Hashed(), READING, "de", (0, 1))["input_ids"]
     assert {row.tobytes() for row in made.next()["input_ids"]} == {row.tobytes() for row in both}
     write_labelled(labelled_path(folder / "labelled", PAWSX, "de"), german)
-    training = Training((), (), "train[:60%]", labelled=str(folder / "labelled"))
-    made = task_source(PAWSX, folder, training, Hashed(), LANGUAGES, READING, batch_size=2)
+    made = source(Training((), (), "train[:60%]", str(folder / "labelled")), batch_size=2)
     assert made.identity["mixture"] == "xtreme/pawsx: labelled de 2"  # of the first three rows
 
 
-def test_where_nothing_is_lost_but_everything(folder):
-    write(folder / "x-final/de/translated_train.tsv", f"{HEADER}{LOST}\n{LOST}\n")
-    with pytest.raises(UserError, match=r"translated_train.tsv: no examples in this file"):
-        read(PAWSX, folder, "translate_train", "de")
-
-
-@pytest.mark.parametrize(
-    ("split", "name"), [("train", "train"), ("dev", "dev_2k"), ("test", "test_2k")]
-)
-def test_gold_files_are_refused(split, name, folder):
+def test_gold_files_are_refused(folder):
     """Every line of a test set is predicted: none is passed over."""
-    write(folder / f"x-final/en/{name}.tsv", f"{HEADER}1\ta\tb\t0\n{LOST}\n")
-    with pytest.raises(
-        UserError,
-        match=f"{name}.tsv, line 3: a text is empty; fetch the file again",
-    ):
-        read(PAWSX, folder, split, "en")
+    for split, name in (("train", "train"), ("test", "test_2k")):
+        write(folder / f"x-final/en/{name}.tsv", f"{HEADER}1\ta\tb\t0\n{LOST}\n")
+        with pytest.raises(UserError, match=f"{name}.tsv, line 3: a text is empty"):
+            read(PAWSX, folder, split, "en")
+    write(folder / "x-final/de/translated_train.tsv", f"{HEADER}{LOST}\n{LOST}\n")
+    with pytest.raises(UserError, match="translated_train.tsv: no examples in this file"):
+        read(PAWSX, folder, "translate_train", "de")
 
 
 @pytest.mark.parametrize(
@@ -154,31 +129,3 @@ def test_other_machine_translated_files_have_such_rows_too(name, split, path, te
     assert [is_lost(one) for one in records][:2] == [False, True] and len(records) == text.count(
         "\n"
     ) - (name == "xnli/xnli")
-
-
-@pytest.mark.long
-def test_a_sweep_says_which_file_and_how_many(files, start, tmp_path, capsys):
-    shutil.copytree(files / "xtreme/pawsx", tmp_path / "files/xtreme/pawsx")
-    root = tmp_path / "files/xtreme"
-    rows = [
-        line.split("\t")
-        for line in (root / "pawsx/translate-train/en-de-translated.tsv").read_text().splitlines()
-    ]
-    shutil.rmtree(root / "pawsx/translate-train")
-    lines = ["\t".join([str(n), *row[2:]]) for n, row in enumerate(rows)]
-    lines[5] = f"5\t\t\t{rows[5][-1]}"
-    write(root / "x-final/de/translated_train.tsv", HEADER + "".join(f"{line}\n" for line in lines))
-    request = ("--gin.TRAIN_STEPS=1", "--strategy multi_language")
-    assert finetune("xtreme/pawsx", start, tmp_path / "files", tmp_path / "out", *request) == 0
-    place = root / "x-final/de/translated_train.tsv"
-    told = f"{place}, de: passed over 1 of 24 translated rows, in which a text is missing\n"
-    assert told in capsys.readouterr().out
-    found = scores(tmp_path / "out", "xtreme", "pawsx", "multi_language", "seed-0")
-    assert found["trained"]["examples"] == 24 + 23
-    cell = tmp_path / "out/cells/xtreme/pawsx/multi_language/seed-0"
-    assert (
-        "47 training examples (without 1 translated rows, in which a text is missing);"
-        in (cell / "cell.gin").read_text()
-    )
-    (data,) = json.loads((cell / "run/run.json").read_text())["identity"]["data"].values()
-    assert data["mixture"] == "xtreme/pawsx: gold en 24, translated de 23"

@@ -119,14 +119,10 @@ def test_a_run_that_writes_nothing_any_more_is_given_up(run):
     ):
         run.follow()
     assert run.now == 110 * 60 and run.measured == [10]
-
-
-def test_patience(run):
-    with pytest.raises(UserError, match=r"for 0.5 minutes .* \(before its first checkpoint\)"):
-        run.follow(patience=0.5)
-    assert run.now == 30
     run.at(100_000, run.ends)
     assert run.follow(patience=0, pause=600) == 0
+    with pytest.raises(UserError, match="no such folder"):
+        follow(Measurement("xtreme", "", "data", str(run.folder)), str(run.folder / "none"))
 
 
 def test_a_run_that_was_asked_to_stop_may_go_on(run):
@@ -136,11 +132,6 @@ def test_a_run_that_was_asked_to_stop_may_go_on(run):
     run.at(70, run.checkpoint, 20)
     run.at(71, run.ends)
     assert run.follow() == 0 and run.measured == [10, 20]
-
-
-def test_no_such_run(run, tmp_path):
-    with pytest.raises(UserError, match="no such folder"):
-        follow(Measurement("xtreme", "", "data", str(tmp_path)), str(tmp_path / "none"))
 
 
 def test_which_states_are_read():
@@ -179,8 +170,8 @@ def test_a_run_reads_its_own_states():
 def test_trained_tasks_read_no_layer():
     tasks = {task.name: task for task in suite_tasks("xtreme")}
 
-    def check(names, layer=None, pooling=None, prefix=None):
-        given = Namespace(layer=layer, pooling=pooling, prefix=prefix)
+    def check(names, layer, pooling=None):
+        given = Namespace(layer=layer, pooling=pooling, prefix=None)
         require_read(given, [tasks[name] for name in names.split()])
 
     check("xnli")
@@ -201,18 +192,7 @@ def test_trained_tasks_read_no_layer():
 # ---- what a run was trained on -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """Official files of XTREME: gold training sets in English, translated ones in German and
-    Russian; dev of 12."""
-    folder = tmp_path_factory.mktemp("files")
-    return (
-        official_files.write(folder, ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False)
-        / "xtreme"
-    )
-
-
-def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
+def test_the_recipe_tells_which_languages_were_learnt():
     def learnt(**macros):
         return languages_learnt(macros)
 
@@ -220,12 +200,12 @@ def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
     assert learnt(TRAIN_LANGUAGES="en", TRANSLATED=None) == {"en"}
     assert learnt(TRAIN_LANGUAGES=None, TRANSLATED="de") == {"de"}
     assert learnt(TRAIN_LANGUAGES="ar bg de", TRANSLATED="zh") == {"ar", "bg", "de", "zh"}
-    everything = {"TASK": "xtreme/xnli", "TRAIN_LANGUAGES": "en", "TRANSLATED": "all"}
-    assert learnt(**everything, DATA=str(data)) == {"de", "en", "ru"}
-    assert learnt(**everything, DATA=str(tmp_path / "gone")) is None
+    assert learnt(TRAIN_LANGUAGES="en", TRANSLATED="all") is None
 
 
-def test_the_dev_sets_know_translations_as_learnt(data):
+def test_the_dev_sets_know_translations_as_learnt(tmp_path):
+    given = {"train": 24, "dev": 12, "test": 12, "hidden": False}
+    data = official_files.write(tmp_path, ("de", "en", "ru"), **given) / "xtreme"
     corpus = SimpleNamespace(vocabulary=None, languages=())
 
     def trained_on(**more):

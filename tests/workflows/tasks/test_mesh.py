@@ -3,7 +3,7 @@
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.workflows.tasks.recipe import idle, rows_apart
+from xlingjax.workflows.tasks.recipe import rows_apart
 
 
 def bound(batch, data=-1, fsdp=1, tensor=1, parts=1):
@@ -21,11 +21,7 @@ def bound(batch, data=-1, fsdp=1, tensor=1, parts=1):
     [
         (32, {}, 8),
         (12, {}, 6),
-        (4, {}, 4),
-        (7, {}, 7),
         (11, {}, 1),
-        (32, {"parts": 2}, 8),
-        (12, {"parts": 2}, 6),
         (12, {"parts": 4}, 3),
         # Of four groups of two devices each.
         (12, {"tensor": 2}, 4),
@@ -63,12 +59,3 @@ def test_several_processes_have_no_device_without_rows():
         rows_apart(bound(12), 8, processes=2)
     with pytest.raises(UserError, match="does not fit 8 devices"):
         rows_apart(bound(12, data=4), 8, processes=2)
-
-
-def test_what_is_said_of_devices_without_work():
-    assert idle(bound(32), 8) == ""
-    assert idle(bound(12), 8) == (
-        "BATCH=12 trains on 6 of 8 devices, over which it divides (MESH_DATA=6)"
-    )
-    # Who has chosen knows.
-    assert idle(bound(12, data=2), 8) == ""

@@ -24,18 +24,6 @@ def written(folder, *lines):
     return folder / "mine.gin"
 
 
-def test_a_file_that_is_not_there_is_named(start, files, tmp_path, capsys):
-    """Also one that a file beside it includes."""
-    mine = written(tmp_path, "LENGTH = 24")
-    (tmp_path / "base.gin").unlink()
-    for file, message in (
-        ("nosuch.gin", "missing file: no recipe 'nosuch.gin'"),
-        (mine, "missing file: include 'base"),
-    ):
-        assert finetune("xtreme/xnli", start, files, tmp_path / "out", "--gin_file", file) == 2
-        assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "line, message",
     [

@@ -2,7 +2,6 @@
 number."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard import card as scorecard
 from xlingjax.workflows.scorecard.averages import by_number
-from xlingjax.workflows.scorecard.page import markdown, page
 from xlingjax.workflows.scorecard.rows import row_name
 from xlingjax.workflows.tasks.strategies import trained_languages, variants
 from xlingjax.workflows.tasks.sweep import parameters_hash
@@ -135,16 +133,12 @@ def row(variant, mean, run="a", split="test"):
         "variant": variant,
         "settings": {},
         "tried": 1,
-        "seeds": [0],
         "by_language": {"accuracy": {"de": {"mean": mean}}},
         "means": {"mean": {"mean": mean}},
         "examples": {"de": 4},
         "split": split,
         "select": {"by": "mean", "split": "dev", "step": [1]},
         "start": {"run": run, "sha256": run},
-        "machine": "",
-        "averaged": [1, 1],
-        "curves": [],
     }
 
 
@@ -222,16 +216,3 @@ def test_of_a_number_each_language_is_its_own_models(tmp_path):
     ]
     assert [one["own"] for one in by_number(rows[:5])] == [(80 + 70 + 66) / 3, (83 + 72 + 70) / 3]
     assert by_number([rows[5], rows[3]])[0]["own"] is None
-
-
-def test_the_card_shows_both():
-    rows = [row({"LANGUAGES": "en+de"}, 70.0), row({"LANGUAGES": "en+ru"}, 76.0)]
-    table = {"task": "xtreme/xnli", "metrics": {"accuracy": "a"}, "rows": rows, "papers": []}
-    found = {"overall": [], "tables": [table]}
-    text, shown = re.sub(" +", " ", markdown(found)), page(found)
-    assert "| languages | mean | in the languages trained on | of the rows |" in text
-    assert "| 2 | 73.0 | 70.0 | x en+de, x en+ru |" in text  # German of the model that learnt it
-    assert "73.0" in shown
-    assert "training languages:" not in markdown(
-        {"overall": [], "tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]}
-    )

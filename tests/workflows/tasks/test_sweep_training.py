@@ -119,7 +119,7 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
     assert f"{file}, de: passed over 1 of 24 {told}\n" in capsys.readouterr().out
     cells = output / "cells/xtreme/xquad"
     cell = cells / "multi_language/seed-0"
-    assert f"71 training examples (without 1 {told});" in (cell / "cell.gin").read_text()
+    assert "71 training examples;" in (cell / "cell.gin").read_text()
     read_by = "xtreme/xquad: gold en 24, translated de 23, translated ru 24"
     assert mixture(cell / "run") == read_by
     assert asked("translate_train --languages ru") == 0
@@ -149,26 +149,6 @@ def test_translations_of_held_out_questions_are_not_learnt(questions, start, tmp
     assert finetune("xtreme/tydiqa", start, questions, output, *remedy, more) == 0
     (run,) = (path.parent for path in output.rglob("run.json"))
     assert mixture(run) == "xtreme/tydiqa: gold en 24, translated ru 25"
-
-
-@pytest.mark.long
-def test_settings_and_files_that_were_refused_bind_nothing(files, tmp_path, monkeypatch, capsys):
-    """What a cell is begun with counts from its training on."""
-    data, output = tmp_path / "files", tmp_path / "out"
-    shutil.copytree(files / "xtreme/xnli", data / "xtreme/xnli")
-    start, test = random_run(tmp_path, files), data / "xtreme/xnli/test-ru.tsv"
-    whole = test.read_text()
-    test.write_text("A\tB\tmaybe\n")
-    assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.5") == 2
-    assert "unknown label 'maybe'" in capsys.readouterr().err
-    test.write_text(whole)
-    monkeypatch.setattr(cell_training, "launch", lambda *_: 7)  # killed before it began
-    assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.25") == 7
-    test.write_text(whole.replace("neutral", "entailment"))
-    monkeypatch.undo()
-    assert finetune("xtreme/xnli", start, data, output, "--gin.TRAIN_STEPS=1") == 0
-    assert finetune("xtreme/xnli", start, data, output, "--gin.TRAIN_STEPS=2") == 2
-    assert "was begun with other settings" in capsys.readouterr().err
 
 
 def test_faults_of_test_sets_are_told_before_the_training(files, tmp_path, monkeypatch, capsys):

@@ -21,6 +21,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.inference.sentences import sentences_of
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import first_device, make_mesh, row_devices
+from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
@@ -162,6 +163,7 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
         request.text,
         request.parallel,
         vocabulary,
+        readers=(MlmFeatures(), TlmFeatures()),
         batch=request.batch,
         length=request.length,
         sampling=sampling,

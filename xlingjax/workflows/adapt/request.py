@@ -41,13 +41,11 @@ class Request:
         for name in self.objectives:
             if name not in self.known:
                 raise UserError(f"--objectives {name}: there are {', '.join(self.known)}")
-        if len({*self.objectives}) != len(self.objectives) or not self.objectives:
-            raise UserError("--objectives: name each once, and at least one")
         # Two files may make the same objective.
-        if len({*self.names}) != len(self.names):
+        if not self.names or len({*self.names}) != len(self.names):
             raise UserError(
-                f"--objectives {','.join(self.objectives)} makes one of"
-                f" {', '.join(self.names)} twice; name it in one way"
+                f"--objectives {','.join(self.objectives)}: name at least one, and each once:"
+                f" {', '.join(self.names)}"
             )
         # Two limits could contradict each other, and without one nothing says when to end.
         if (self.hours is None) == (self.steps is None):
@@ -67,30 +65,22 @@ class Request:
                 )
         for name in self.objectives:
             for made in self.made_by(name):
-                if why := self._unsuited(made):
-                    raise UserError(f"--objectives {name}: {made} {why}; leave it out")
-        for name in self.objectives:
-            needing = [made for made in self.made_by(name) if self._preprocessor(made).needs_pairs]
-            if needing and not self.parallel:
-                raise UserError(
-                    f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
-                )
-
-    def _unsuited(self, made: str) -> str:
-        """Why it cannot adapt an encoder; "": it can."""
-        if not self.built[made].objective.continues_encoder:
-            return (
-                "is not for a released encoder to go on with, since it is fine-tuning, needs a"
-                " decoder or hides what comes after a word"
-            )
-        # Labelled rows are made by no preprocessor of text.
-        preprocessor = self.built[made].batches.preprocessor
-        if preprocessor is None:
-            return "reads no text"
-        if preprocessor.aligned_documents:
-            # Blocks of lines are held out, which would cut documents.
-            return "reads aligned documents, and adapt sentences and pairs of them"
-        return ""
+                preprocessor = self._preprocessor(made)
+                # Labelled rows are made by no preprocessor of text; blocks of lines are held out,
+                # which would cut documents.
+                if (
+                    not self.built[made].objective.continues_encoder
+                    or preprocessor is None
+                    or preprocessor.aligned_documents
+                ):
+                    raise UserError(
+                        f"--objectives {name}: {made} is not for an encoder to go on with, on"
+                        " sentences and pairs of them; leave it out"
+                    )
+                if preprocessor.needs_pairs and not self.parallel:
+                    raise UserError(
+                        f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
+                    )
 
     def _preprocessor(self, made: str) -> Preprocessor:
         return self.built[made].batches.preprocessor

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.config.recipe import Recipe, bindings, read_recipe
+from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.errors import Stopped, UserError
 from xlingjax.report.run import read_run
 from xlingjax.runtime.machine import RuntimeConfig
@@ -52,9 +52,18 @@ def measured(
     short["TRAIN_STEPS"] = steps
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        bare = _bare(read_recipe(files, [*overrides, *written(short)]))
+        trial = read_recipe(files, [*overrides, *written(short)])
+        # With a log line for each step, which has its time, and nothing else between them.
+        plan = functools.partial(
+            trial.plan,
+            evaluators=(),
+            eval_every=0,
+            log_every=1,
+            checkpoint=CheckpointConfig(every=0),
+            stopping=StoppingConfig(),
+        )
         # A trial that was stopped has measured too few steps to plan by.
-        if launch(bare, folder, "pretrain", machine):
+        if launch(dataclasses.replace(trial, plan=plan), folder, "pretrain", machine):
             raise Stopped("stopped while its speed was measured; the same command begins again")
         speed = _speed(folder)
         if evaluations:
@@ -66,19 +75,6 @@ def measured(
         # The training starts from its own first weights, not from a trial.
         shutil.rmtree(folder, ignore_errors=True)
     return speed
-
-
-def _bare(recipe: Recipe) -> Recipe:
-    """With a log line for each step, which has its time, and nothing else between them."""
-    plan = functools.partial(
-        recipe.plan,
-        evaluators=(),
-        eval_every=0,
-        log_every=1,
-        checkpoint=CheckpointConfig(every=0),
-        stopping=StoppingConfig(),
-    )
-    return dataclasses.replace(recipe, plan=plan)
 
 
 def _speed(folder: Path) -> dict[str, float]:

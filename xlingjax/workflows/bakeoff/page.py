@@ -107,43 +107,14 @@ def by_layer(cells: Cells):
     return figures
 
 
-@drawing.styled
-def bars(cells: Cells, of: str, title: str):
-    """A group of bars per mix, one per key of the cells' `of`, shares of 1; None without any."""
-    if not all(cell[of] for cell in cells):
-        return None
-    means, deviations = (100 * table.sort_index(axis="columns") for table in by_mix(cells, of))
-    inches = max(drawing.PANEL[0], 0.6 + 0.13 * len(means) * (len(means.columns) + 1))
-    figures, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
-    means.plot.bar(
-        ax=axis,
-        yerr=deviations,
-        width=0.8,
-        color=drawing.colours([*means]),
-        ecolor=drawing.INK,
-        capsize=2,
-        legend=False,
-    )
-    axis.set_xticks(range(len(means)), [*means.index], rotation=30, ha="right")
-    axis.set(title=f"{title} (%)", xlabel="", ylim=(0, 100))
-    drawing.legend_below(axis)
-    return figures
-
-
 def write(result: Mapping[str, Any], folder: Path) -> Path:
-    """Writes `bakeoff.html`, its pictures beside it as PNG, and the table as `bakeoff.md`; returns
+    """Writes `bakeoff.html`, its picture beside it as PNG, and the table as `bakeoff.md`; returns
     the page."""
     cells = result["cells"]
-    title = "masked accuracy on held-out text"
-    drawn = {
-        "layers": by_layer(cells),
-        "masked_accuracy": bars(cells, "masked_accuracy_by_language", title),
-    }
     pictures = []
-    for name, figure in drawn.items():
-        if figure is not None:
-            drawing.save(figure, folder / f"{name}.png", dpi=110)
-            pictures.append(drawing.drawn(figure, name))
+    if figures := by_layer(cells):
+        drawing.save(figures, folder / "layers.png", dpi=110)
+        pictures.append(drawing.drawn(figures, "layers"))
     table = frame(result)
     reads = "trains for the steps of its recipe"
     if result["config"]["tokens"]:

@@ -132,10 +132,11 @@ def run(
         jobs = [job for cell in cells for job in _runs(config, cell, steps[cell.mix], make)]
         run_all(jobs, config.jobs, say, make.stop)
     _require_same_data(config, cells)
-    content = {
-        "config": dataclasses.asdict(config),
-        "cells": [_summary(config, cell) for cell in cells],
-    }
+    content: dict[str, Any] = {"config": dataclasses.asdict(config), "cells": []}
+    for cell in cells:
+        tasks = {task: read_result(cell.folder / task)["evaluations"] for task in config.tasks}
+        figures = summary(read_result(cell.folder / "pretrain"), tasks)
+        content["cells"].append({"mix": cell.mix, "seed": cell.seed, **figures})
     write_text(folder / "bakeoff.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return content
 
@@ -280,18 +281,9 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
 # ---- their figures -------------------------------------------------------------------------------
 
 
-def _summary(config: Bakeoff, cell: Cell) -> dict[str, Any]:
-    tasks = {task: read_result(cell.folder / task)["evaluations"] for task in config.tasks}
-    return {
-        "mix": cell.mix,
-        "seed": cell.seed,
-        **summary(read_result(cell.folder / "pretrain"), tasks),
-    }
-
-
 def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a cell: those of the table, and by layer, language and objective those of the
-    pictures. pretrained: its result.json; tasks: {task: what was evaluated}."""
+    """The figures of a cell: those of the table, and by layer those of the picture.
+    pretrained: its result.json; tasks: {task: what was evaluated}."""
     retrieval, alignment, perplexity = (
         pretrained["evaluations"].get(name, {}) for name in ("retrieval", "alignment", "perplexity")
     )
@@ -324,5 +316,4 @@ def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str
             for kind in ("raw", "centred")
         },
         "alignment_error_by_layer": {layer: one["itermax"] for layer, one in errors.items()},
-        "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
     }

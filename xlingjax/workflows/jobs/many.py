@@ -117,9 +117,12 @@ class Command(Job):
         if status:
             # A run that was made to stop has not failed.
             self.stop.leave_if_requested()
-            raise UserError(
-                f"{self.stop.verb}: {self.name} ended with status {status}{self._evidence()}"
-            )
+            evidence = "; what it said stands above"
+            if self.log is not None:
+                last = self.log.read_text(encoding="utf-8", errors="replace")
+                last = last.strip().splitlines()[-1:]
+                evidence = f" ({' '.join(last)}); its log is {self.log}"
+            raise UserError(f"{self.stop.verb}: {self.name} ended with status {status}{evidence}")
         return 0
 
     def _prefixed(self) -> int:
@@ -158,28 +161,12 @@ class Command(Job):
         # However long it saves: killing it would lose that.
         return child.wait()
 
-    def _evidence(self) -> str:
-        """Where a reader finds why it failed."""
-        if self.log is None:
-            return "; what it said stands above"
-        last = self.log.read_text(encoding="utf-8", errors="replace")
-        last = last.strip().splitlines()[-1:]
-        return f" ({' '.join(last)}); its log is {self.log}"
-
 
 def difference(before: Sequence[str], now: Sequence[str]) -> str:
     """The first lines of two settings that the other has not."""
-    lost = _first_missing(before, now)
-    new = _first_missing(now, before)
+    lost = next((line for line in before if line not in now), "nothing")
+    new = next((line for line in now if line not in before), "nothing")
     return f"there: {lost}; now: {new}"
-
-
-def _first_missing(lines: Sequence[str], others: Sequence[str]) -> str:
-    """The first line that is not one of the others."""
-    for line in lines:
-        if line not in others:
-            return line
-    return "nothing"
 
 
 def run_all(
@@ -210,7 +197,13 @@ def run_all(
         if not done.issuperset(job.needs):
             return AT_WORK
         try:
-            status = _noted(job, say, stop, told, on_error)
+            try:
+                status = _status(job, say, stop, told)
+            except UserError as error:
+                if on_error is None:
+                    raise
+                on_error(job.name, error)
+                status = 0
         except BaseException:
             ended.set()
             raise
@@ -243,29 +236,11 @@ def run_all(
     return 0
 
 
-def _noted(
-    job: Job,
-    say: Say,
-    stop: Stop | None,
-    told: set[str],
-    on_error: Callable[[str, UserError], None] | None,
-) -> int:
-    try:
-        return _status(job, say, stop, told)
-    except UserError as error:
-        if on_error is None:
-            raise
-        on_error(job.name, error)
-        return 0
-
-
 def _status(job: Job, say: Say, stop: Stop | None, told: set[str]) -> int:
     """The exit status of a job; `AT_WORK` where another process is at it, which is said once. told:
     the jobs of which it was said."""
-    if job.folder is None:
-        return run_job(job, say, stop)
     own = None
-    if is_primary():
+    if job.folder is not None and is_primary():
         try:
             own = take(job.folder / LOCK)
         except UserError:
@@ -278,28 +253,25 @@ def _status(job: Job, say: Say, stop: Stop | None, told: set[str]) -> int:
             say(f"{job.name}: left to {holder(job.folder / LOCK)}")
             told.add(job.name)
     # One decides for all processes of a run.
-    if not all_agree(own is not None or not is_primary()):
+    if job.folder is not None and not all_agree(own is not None or not is_primary()):
         return AT_WORK
     try:
-        status = run_job(job, say, stop)
-        # The others may still write where the first has ended.
-        barrier("job")
+        # Before the stop is heeded, so that a folder of another run is refused whenever it is seen.
+        finished = job.is_finished()
+        if job.folder is not None:
+            # What another command has just written may not be seen by each host yet: one looks.
+            finished = primary_says(finished)
+        if stop is not None:
+            stop.leave_if_requested()
+        status = 0
+        if finished:
+            say(f"{job.name}: finished before")
+        else:
+            status = job.run()
+        if job.folder is not None:
+            # The others may still write where the first has ended.
+            barrier("job")
         return status
     finally:
         if own is not None:
             own.release()
-
-
-def run_job(job: Job, say: Say, stop: Stop | None = None) -> int:
-    """Run a job unless it is finished. Its exit status; raises as it does, and Stopped."""
-    # Before the stop is heeded, so that a folder of another run is refused whenever it is seen.
-    finished = job.is_finished()
-    if job.folder is not None:
-        # What another command has just written may not be seen by each host yet: one looks for all.
-        finished = primary_says(finished)
-    if stop is not None:
-        stop.leave_if_requested()
-    if finished:
-        say(f"{job.name}: finished before")
-        return 0
-    return job.run()

@@ -11,11 +11,13 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from xlingjax.config.gin_files import REQUIRED, macros_of
 from xlingjax.errors import UserError
 from xlingjax.workflows.plan.machines import become_compiler, environment, machine_named
 from xlingjax.workflows.plan.programs import HERE, answer
-from xlingjax.workflows.plan.roofline import Bound, bound_of
+from xlingjax.workflows.plan.roofline import bound_of
 
 VOCABULARY_SIZE = 250002
 """Of XLM-R, where nothing says how many pieces there are."""
@@ -142,57 +144,37 @@ def measured(files: Sequence[str], overrides: Sequence[str], on: str) -> Planned
 
 
 def text_of(plan: Planned) -> str:
-    """A paragraph for each program, and one for the run."""
+    """A column of figures for each program, and a line for the run."""
     mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
-    lines = [
-        f"{plan.machine}: mesh {mesh}, {plan.dtype}; programs may fill {_bytes(plan.room)} of a"
-        " device"
-    ]
+    lines = [f"{plan.machine}: mesh {mesh}, {plan.dtype}"]
+    columns = {}
     for program in plan.programs:
-        lines += ["", *_of_program(plan, program)]
-    return "\n".join([*lines, "", _of_run(plan)])
+        name = program["program"]
+        if program["peak"] is None:
+            lines.append(f"{name}: REFUSED by the compiler: {program['error']}")
+            continue
+        fits = "fits" if plan.fits(program) else "DOES NOT FIT"
+        lines.append(f"{name}: {fits}{with_options(program)}")
+        sizes = {"all": program["peak"], "may be filled": plan.room}
+        sizes["estimated before compiling"] = sum(program["estimated"].values())
+        if not program["error"]:
+            sizes |= program["bytes"] | {"temporaries": program["temporaries"]}
+        figures = {f"GB of a device: {what}": size / 1e9 for what, size in sizes.items()}
+        figures["TFLOP of a device"] = program["flops"] / 1e12
+        if program["useful"]:
+            figures["useful TFLOP of a device"] = program["useful"] / 1e12
+        if bound := program["bound"]:
+            for limit, seconds in dataclasses.asdict(bound).items():
+                figures[f"ms at the published peaks: {limit}"] = seconds * 1e3
+        columns[name] = figures | {"seconds to compile": program["seconds"]}
+    if columns:
+        lines.append(pd.DataFrame(columns).to_string(float_format="{:.3g}".format, na_rep=""))
+    return "\n".join([*lines, _of_run(plan)])
 
 
 def with_options(program: Mapping[str, Any]) -> str:
     """What the compiler was given, as XLA_FLAGS takes it; "": nothing."""
     return "".join(f", {name}={value}".lower() for name, value in program["options"].items())
-
-
-def _of_program(plan: Planned, program: dict[str, Any]) -> list[str]:
-    name = program["program"]
-    if program["peak"] is None:
-        return [f"{name}: REFUSED by the compiler: {program['error']}"]
-    fits = "fits" if plan.fits(program) else "DOES NOT FIT"
-    lines = [
-        f"{name}: {fits}: {_bytes(program['peak'])} of {_bytes(plan.room)} (compiled in"
-        f" {program['seconds']:.0f} s{with_options(program)})"
-    ]
-    if not program["error"]:
-        sizes = program["bytes"] | {"temporaries": program["temporaries"]}
-        lines.append(f"  on a device: {_sizes(sizes)}")
-    if estimated := program["estimated"]:
-        total = _bytes(sum(estimated.values()))
-        lines.append(f"  estimated before compiling: {total}: {_sizes(estimated)}")
-    line = f"  TFLOP of a device: {program['flops'] / 1e12:.2f} in matrix products"
-    if program["useful"]:
-        useful = program["useful"]
-        line += f", {useful / 1e12:.2f} of them useful ({useful / program['flops']:.0%})"
-    lines.append(line)
-    bound: Bound | None = program["bound"]
-    if bound is not None:
-        lines.append(
-            f"  at the published peaks: matrix units {bound.matrix * 1e3:.3g} ms, memory"
-            f" {bound.memory * 1e3:.3g} ms, links {bound.links * 1e3:.3g} ms"
-        )
-    return lines
-
-
-def _bytes(size: float) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"
-
-
-def _sizes(sizes: Mapping[str, float]) -> str:
-    return ", ".join(f"{what} {_bytes(size)}" for what, size in sizes.items())
 
 
 def _of_run(plan: Planned) -> str:

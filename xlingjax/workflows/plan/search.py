@@ -44,10 +44,6 @@ class Settings:
     remat: str
     attention: str
 
-    @property
-    def mesh(self) -> dict[str, int]:
-        return {"data": self.data, "fsdp": self.fsdp, "tensor": self.tensor}
-
     def overrides(self) -> dict[str, Any]:
         return {
             "ATTENTION": self.attention,
@@ -98,6 +94,11 @@ class Tried:
         programs = self.plan.programs if self.plan else []
         return max((one["peak"] or 0 for one in programs), default=0)
 
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        plan = self.plan and self.plan.record()
+        return {"flags": self.settings.flags(), "refused": self.why, "plan": plan}
+
     def line(self) -> str:
         line = f"{self.settings.flags()}: {self.why or 'fits'}"
         if self.plan is None:
@@ -108,24 +109,6 @@ class Tried:
         return line + "".join(dict.fromkeys(map(with_options, self.plan.programs)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
-    best: Tried | None
-    tried: list[Tried]
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        tried = [
-            {
-                "flags": one.settings.flags(),
-                "refused": one.why,
-                "plan": one.plan and one.plan.record(),
-            }
-            for one in self.tried
-        ]
-        return {"best": self.best and self.best.settings.flags(), "tried": tried}
-
-
 def search(
     files: Sequence[str],
     overrides: Sequence[str],
@@ -133,10 +116,10 @@ def search(
     tries: int,
     say: Callable[[str], None],
     behind: int = 2,
-) -> Found:
-    """on: the machine. tries: settings that are compiled at most; behind: of them, behind the first
-    that fits. Raises UserError for a recipe that has not the settings, and for a machine that has
-    no name."""
+) -> tuple[Tried | None, list[Tried]]:
+    """(the fastest that fits, all that were tried). on: the machine. tries: settings that are
+    compiled at most; behind: of them, behind the first that fits. Raises UserError for a recipe
+    that has not the settings, and for a machine that has no name."""
     require_searched(files, on)
     machine = machine_named(on)
     recipe = read_recipe(files, overrides)
@@ -186,7 +169,7 @@ def search(
         say(f"none of {len(tried)} settings fits {on}: more devices, or a shorter LENGTH")
     else:
         say(f"best: {best.settings.flags()}")
-    return Found(best, tried)
+    return best, tried
 
 
 def require_searched(files: Sequence[str], on: str) -> None:
@@ -262,7 +245,8 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
         except UserError:
             flops = 0.0
         flops *= RECOMPUTED[settings.remat] * settings.slower()
-        sent = sent_of(config, columns(run.objective, shapes), settings.mesh, settings.microbatches)
+        tokens = columns(run.objective, shapes)
+        sent = sent_of(config, tokens, dataclasses.asdict(settings), settings.microbatches)
         bound = bound_of(machine, config.dtype, flops, 0.0, sent)
         if bound is not None:
             total += bound.seconds + 0.1 * min(bound.matrix, bound.links)

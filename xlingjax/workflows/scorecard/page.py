@@ -1,31 +1,19 @@
 """The score card as Markdown, LaTeX, JSON and a page."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from xlingjax.report import drawing, html
+from xlingjax.report import html
 from xlingjax.runtime.files import write_text
 from xlingjax.workflows.scorecard import card as score_card
-from xlingjax.workflows.scorecard.rows import row_name
 from xlingjax.workflows.scorecard.tables import sections_of
 
 _ABOUT = (
     "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the"
     " official average that are here; untrained languages: without training examples; gap: English"
     " less the mean of the others."
-)
-_LATEX = str.maketrans(
-    {
-        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "–": "--",
-    }
 )
 
 
@@ -38,8 +26,7 @@ def show(*folders: str | Path, output: str | Path = "") -> str:
 
 
 def write(card: dict[str, Any], folder: Path) -> list[Path]:
-    """card.json, card.md, card.tex and card.html in `folder`, and a picture of each task in its
-    folder images."""
+    """card.json, card.md, card.tex and card.html in `folder`."""
     texts = {
         "card.json": json.dumps(card, indent=1, ensure_ascii=False) + "\n",
         "card.md": markdown(card),
@@ -50,14 +37,6 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
     for name, text in texts.items():
         write_text(folder / name, text)
         written.append(folder / name)
-    for table in card["tables"]:
-        figures = bars(table)
-        if figures is None:
-            continue
-        path = folder / "images" / f"{table['task'].replace('/', '-')}.png"
-        path.parent.mkdir(exist_ok=True)
-        drawing.save(figures, path)
-        written.append(path)
     return written
 
 
@@ -78,66 +57,24 @@ def latex(card: dict[str, Any]) -> str:
     for section in sections_of(card):
         for grid in section.grids:
             parts.append("\n".join(f"% {line}" for line in section.notes))
-            caption = f"{section.title}, {grid.caption}".translate(_LATEX)
-            texts = grid.texts.rename_axis(index=None).rename(index=_escaped, columns=_escaped)
-            text = texts.map(_escaped).to_latex(
-                caption=caption, column_format="l" + "r" * len(texts.columns)
-            )
+            # pandas escapes what is in the table alone.
+            caption = re.sub(r"([&%$#_{}])", r"\\\1", f"{section.title}, {grid.caption}")
+            columns = "l" + "r" * len(grid.texts.columns)
+            texts = grid.texts.rename_axis(index=None)
+            text = texts.to_latex(caption=caption, column_format=columns, escape=True)
             parts.append(text.replace(r"\begin{table}", r"\begin{table}\centering\small", 1))
     return "\n\n".join(parts) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_LATEX)
 
 
 def page(card: dict[str, Any]) -> str:
     parts = ["<h1>Score card</h1>", html.note(_ABOUT)]
     for section in sections_of(card):
         title = section.title
-        pictures = []
-        if section.table:
-            pictures.append(drawing.drawn(bars(section.table), f"{title}: score by language"))
         tables = []
         for grid in section.grids:
             head = [grid.texts.index.name or "", *grid.texts.columns]
             rows = grid.texts.itertuples(name=None)
             tables.append(f"<h3>{html.esc(grid.caption)}</h3>{html.table(head, rows)}")
         about = html.details("what the figures are", "\n".join(section.notes))
-        parts.append(html.section(title.replace("/", "-"), title, *pictures, *tables, about))
+        parts.append(html.section(title.replace("/", "-"), title, *tables, about))
     return html.page("Score card", "\n".join(parts))
-
-
-@drawing.styled
-def bars(table: dict[str, Any]) -> Any:
-    """The score of a task in each language, a bar for each row; a whisker is the deviation over
-    seeds. None where the files have no answers."""
-    metric = next(iter(table["metrics"]), "")
-    rows = {row_name(row): row["by_language"].get(metric) for row in table["rows"]}
-    rows = {name: scores for name, scores in rows.items() if scores}
-    if not rows:
-        return None
-    means, deviations = (
-        pd.DataFrame(
-            {
-                name: {language: value.get(key) for language, value in scores.items()}
-                for name, scores in rows.items()
-            }
-        ).sort_index()
-        for key in ("mean", "sd")
-    )
-    inches = max(drawing.PANEL[0], 0.6 + 0.13 * len(means) * (len(rows) + 1))
-    drawings, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
-    means.plot.bar(
-        ax=axis,
-        yerr=deviations.astype(float),
-        width=0.8,
-        color=drawing.colours([*means]),
-        ecolor=drawing.INK,
-        legend=False,
-        rot=0,
-    )
-    axis.set(ylim=(0, 100), title=f"{table['task']}: {metric.replace('_', ' ')}")
-    # Outside, since bars may fill the axes.
-    drawing.legend_below(axis)
-    return drawings

@@ -29,7 +29,7 @@ def rows_of(cells: Iterable[Cell]) -> list[Row]:
     parts_by_row: dict[tuple, list[list[Cell]]] = {}
     tried_by_row: dict[tuple, int] = {}
     for key, by_settings in groups.items():
-        seeds = _best(by_settings)
+        seeds = sorted(max(by_settings.values(), key=_dev_score), key=lambda cell: cell["seed"])
         if _is_of_one_target(seeds[0]):
             # Without the variant: the models of translate-train differ in it and are one row.
             key = row_key(seeds[0])
@@ -42,24 +42,15 @@ def _is_of_one_target(cell: Cell) -> bool:
     return [cell["variant"].get("TARGET")] == list(cell["test"]["by_language"])
 
 
-def _best(by_settings: Mapping[str, list[Cell]]) -> list[Cell]:
-    """The seeds of the best settings."""
-    candidates = list(by_settings.values())
-    best = candidates[0]
-    # Cells of one setting need no score on dev: some have none.
-    if len(candidates) > 1:
-        best = max(candidates, key=lambda cells: np.mean([_dev_score(cell) for cell in cells]))
-    return sorted(best, key=lambda cell: cell["seed"])
-
-
-def _dev_score(cell: Cell) -> float:
-    """What settings are compared by."""
-    select = cell["select"]
-    # Of all tasks that were trained together, for which one setting is chosen.
-    if "value" in select:
-        return select["value"]
-    means_on_dev = cell["dev"]["means"]
-    return means_on_dev.get(select["by"], means_on_dev.get("mean", 0.0))
+def _dev_score(cells: Sequence[Cell]) -> float:
+    """What settings are compared by: the mean over their seeds."""
+    scores = []
+    for cell in cells:
+        select, of_dev = cell["select"], cell["dev"].get("means", {})
+        # "value" is of all tasks that were trained together, for which one setting is chosen.
+        score = select.get("value", of_dev.get(select["by"], of_dev.get("mean", 0.0)))
+        scores.append(score)
+    return float(np.mean(scores))
 
 
 # ---- one row -------------------------------------------------------------------------------------
@@ -129,31 +120,26 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
 
 def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
     """What the row of several targets has of its own. models: {target: its seeds}."""
-    firsts = {target: cells[0] for target, cells in models.items()}
-    first = next(iter(firsts.values()))
-    settings = {target: cell["settings"] for target, cell in firsts.items()}
-    differ = any(values != first["settings"] for values in settings.values())
-    seeds = {target: [cell["seed"] for cell in cells] for target, cells in models.items()}
-    steps = {target: [cell["select"]["step"] for cell in of] for target, of in models.items()}
-    chosen_by = {target: _dev_languages(cell) for target, cell in firsts.items()}
-    dev_languages = sorted({code for codes in chosen_by.values() for code in codes})
-    if all(languages == [target] for target, languages in chosen_by.items()):
+    cells = [cell for seeds in models.values() for cell in seeds]
+    first = cells[0]
+    dev_languages = sorted({code for cell in cells for code in _dev_languages(cell)})
+    if all(_dev_languages(cell) == [cell["variant"]["TARGET"]] for cell in cells):
         dev_languages = ["the target language"]
+    alike = all(cell["settings"] == first["settings"] for cell in cells)
     row = {
         "variant": {},
-        "settings": {} if differ else first["settings"],
-        "settings_by_target": settings if differ else {},
-        "seeds_by_target": seeds,
+        "settings": first["settings"] if alike else {},
+        "targets": True,
         "means": {},
-        "select": first["select"] | {"step": steps},
+        "select": first["select"] | {"step": [cell["select"]["step"] for cell in cells]},
         "dev_languages": dev_languages,
     }
     # A mean of models of other seeds would have no deviation over seeds.
-    if len({*map(tuple, seeds.values())}) == 1:
+    if len({tuple(cell["seed"] for cell in seeds) for seeds in models.values()}) == 1:
         per_seed = []
-        for cells in zip(*models.values(), strict=True):
+        for of_seed in zip(*models.values(), strict=True):
             scores: dict[str, Any] = {}
-            for cell in cells:
+            for cell in of_seed:
                 scores |= cell["test"]["by_language"]
             # Every language was trained on, by its own model, so none counts as another.
             per_seed.append(means(scores, task_named(first["task"]), list(models))["mean"])

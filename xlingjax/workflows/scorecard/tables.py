@@ -30,8 +30,6 @@ class Section:
     title: str
     grids: list[Grid]
     notes: list[str]
-    table: dict[str, Any] | None = None
-    """Of the card, where the section is of one task."""
 
 
 def sections_of(card: dict[str, Any]) -> list[Section]:
@@ -42,13 +40,13 @@ def sections_of(card: dict[str, Any]) -> list[Section]:
         grids += _by_number(table["rows"])
         for row in table["rows"]:
             if "layers" in row:
-                grids += layers(row)
+                grids.append(layers(row))
                 lines.append(
                     f"{row_name(row)}, layers: 0 is the embeddings; *: of the row above and the"
                     " submission. A best layer that is chosen on the test set flatters: choose it"
                     " on other sentences."
                 )
-        sections.append(Section(table["task"], grids, lines, table))
+        sections.append(Section(table["task"], grids, lines))
     return sections
 
 
@@ -81,7 +79,7 @@ def by_metric(table: dict[str, Any], metric: str) -> pd.DataFrame:
         cells = {language: figure(value) for language, value in scores.items()}
         if is_score:
             cells |= {name: _mean(row, name) for name in MEANS if name in row["means"]}
-        texts.append(cells | {"seeds": _seeds(row)})
+        texts.append(cells | {"seeds": str(len(row["seeds"]))})
         names.append(row_name(row))
     for paper in table["papers"] if is_score else ():
         mean = number(paper["mean"])
@@ -101,11 +99,6 @@ def _mean(row: Row, name: str) -> str:
     if name == "mean" and measured < official:
         text += f" ({measured} of {official} languages)"
     return text
-
-
-def _seeds(row: Row) -> str:
-    by_target = row.get("seeds_by_target", {"": row["seeds"]})
-    return _range(len(seeds) for seeds in by_target.values())
 
 
 def overall(suite: dict[str, Any]) -> Section:
@@ -139,24 +132,17 @@ def _without_suite(task: str) -> str:
     return task.partition("/")[2]
 
 
-def layers(row: Row) -> list[Grid]:
+def layers(row: Row) -> Grid:
     """Of a row that was measured at several layers or poolings: pooling by layer, mean over
-    languages; of each pooling language by layer. *: of the row itself."""
+    languages. *: of the row itself."""
     own = row["layers"]
-    # {pooling: layer x language}.
-    by_pooling = {name: pd.DataFrame(of) for name, of in own["by_language"].items()}
-    means = pd.DataFrame({name: frame.mean(axis=1) for name, frame in by_pooling.items()})
-    means = means.rename(columns={own["pooling"]: f"{own['pooling']}*"})
-    shown = {"pooling by layer, mean over languages": means}
-    for name, frame in by_pooling.items():
-        shown[f"pooled by {name}: language by layer"] = frame.sort_index(axis=1)
-    grids = []
-    for caption, frame in shown.items():
-        # JSON has layers as text, in which 10 comes before 2.
-        frame = frame.reindex(sorted(means.index, key=int))
-        texts = frame.map(number).T.rename(columns={str(own["layer"]): f"{own['layer']}*"})
-        grids.append(Grid(f"{row_name(row)}, {caption}", texts))
-    return grids
+    tables = {name: pd.DataFrame(of) for name, of in own["by_language"].items()}
+    means = pd.DataFrame({name: table.mean(axis=1) for name, table in tables.items()})
+    # JSON has layers as text, in which 10 comes before 2.
+    texts = means.reindex(sorted(means.index, key=int)).map(number).T
+    stars = {name: f"{name}*" for name in (own["pooling"], str(own["layer"]))}
+    caption = f"{row_name(row)}, pooling by layer, mean over languages"
+    return Grid(caption, texts.rename(index=stars, columns=stars))
 
 
 def _by_number(rows: Iterable[Row]) -> list[Grid]:
@@ -207,17 +193,10 @@ def _notes_of_row(row: Row) -> list[str]:
     if row["machine"]:
         parts.append(row["machine"])
     lines = [f"{name}: {'; '.join(parts)}"]
-    if seeds := row.get("seeds_by_target"):
-        own = []
-        for language, settings in row["settings_by_target"].items():
-            values = " ".join(f"{macro}={value}" for macro, value in settings.items())
-            own.append(f"{language} {values}")
-        unequal = f", with settings of its own: {'; '.join(own)}" if own else ""
-        lines.append(
-            f"{name}: each language has a model of its own, trained and tested in it{unequal}"
-        )
+    if row.get("targets"):
+        lines.append(f"{name}: each language has a model of its own, trained and tested in it")
         if not row["means"]:
-            lines.append(f"{name}: no mean, since the languages have other seeds: {seeds}")
+            lines.append(f"{name}: no mean, since the languages have other seeds")
     return lines
 
 

@@ -33,8 +33,6 @@ class Training:
     """A cell of a sweep, or a training by a recipe."""
 
     name: str
-    reads: str
-    """What is trained on and how many sets choose and test."""
     batch: int
     steps: int
     flops: float | None
@@ -135,7 +133,6 @@ class _Planner:
         for cell in check(request, self.plan.notes.append, self.devices):
             yield Training(
                 f"{job.name}: {cell.name}",
-                cell.reads,
                 cell.bound["BATCH"],
                 cell.recipe.bound["steps"],
                 _flops(cell.recipe),
@@ -163,13 +160,11 @@ class _Planner:
         bound = recipe.bound
         require_settings(**bound | {"evaluators": checked(recipe)})
         data, fsdp, _ = mesh_sizes(bound["mesh"], self.devices)
-        batches = {}
+        batches = []
         for name, run in stages_of(recipe):
-            batches[name] = run.batches.shapes["input_ids"][0]
-            check_shares(data, fsdp, batches[name], bound["microbatches"], name)
-        return Training(
-            job.name, ", ".join(batches), max(batches.values()), bound["steps"], _flops(recipe)
-        )
+            batches.append(run.batches.shapes["input_ids"][0])
+            check_shares(data, fsdp, batches[-1], bound["microbatches"], name)
+        return Training(job.name, max(batches), bound["steps"], _flops(recipe))
 
     def _put_stand_in(self, job: TableJob, recipe: Recipe) -> None:
         """What a run tells of itself before it is trained, in a folder of its own."""
@@ -188,7 +183,7 @@ class _Planner:
 
 def _flops(recipe: Recipe) -> float | None:
     try:
-        return training_flops(recipe).total
+        return training_flops(recipe)
     # An objective of a user's own.
     except UserError:
         return None

@@ -7,7 +7,6 @@ the true vocabulary, over whole rows. Evaluations are not counted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from xlingjax.config.recipe import Recipe
@@ -33,48 +32,23 @@ UTILISATION = 0.25
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class TrainingFlops:
-    """What a training computes."""
-
-    steps: int
-    tokens: float
-    """Columns of its rows, with padding: of an encoder-decoder those of both sides."""
-    by_stage: Mapping[str, float]
-    """Floating-point operations by stage of an objective (see `stages.stage_name`)."""
-
-    @property
-    def total(self) -> float:
-        return sum(self.by_stage.values())
-
-    @property
-    def hours(self) -> float:
-        """On one H100."""
-        return gpu_hours(self.total)
-
-
-def gpu_hours(flops: float, utilisation: float = UTILISATION) -> float:
+def gpu_hours(flops: float) -> float:
     """On one H100 in bfloat16."""
-    return flops / (H100 * utilisation) / 3600
+    return flops / (H100 * UTILISATION) / 3600
 
 
-def training_flops(recipe: Recipe) -> TrainingFlops:
-    """Of the training that a recipe binds; no text is read. Raises UserError for an objective that
-    is not counted: one of a user's own."""
+def training_flops(recipe: Recipe) -> float:
+    """Of the whole training that a recipe binds; no text is read. Raises UserError for an objective
+    that is not counted: one of a user's own."""
     bound = recipe.bound
-    config = bound["model"]
-    steps = bound["steps"]
     entries = [in_stages(entry) for entry in bound["objectives"]]
-    taken = steps_by_stage(entries, steps, bound.get("schedule", "alternate"))
-    by_stage = {}
-    tokens = 0.0
+    taken = steps_by_stage(entries, bound["steps"], bound.get("schedule", "alternate"))
+    total = 0.0
     for stages in entries:
         for begin, run in stages.items():
-            name = stage_name(run.objective.name, begin)
-            shapes = run.batches.shapes
-            by_stage[name] = taken[name] * step_flops(run.objective, config, shapes)
-            tokens += taken[name] * columns(run.objective, shapes)
-    return TrainingFlops(steps, tokens, by_stage)
+            steps = taken[stage_name(run.objective.name, begin)]
+            total += steps * step_flops(run.objective, bound["model"], run.batches.shapes)
+    return total
 
 
 def steps_by_stage(entries: list[Mapping[int, Any]], steps: int, schedule: str) -> dict[str, float]:
@@ -126,17 +100,14 @@ def step_flops(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
     """Of one step on one batch. Raises UserError for an objective that is not known."""
     read = {name: shapes[name] for name in objective.reads}
     counted = objective.flops_per_token(config, read)
-    if counted is None:
-        counted = _of_several_passes(objective, config, read)
-    return columns(objective, read) * counted
-
-
-def _of_several_passes(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
-    """As `Objective.flops_per_token`."""
     for kind, count in _COUNTS.items():
-        if isinstance(objective, kind):
-            return count(objective, config, shapes)
-    raise UserError(f"objective {objective.name}: its floating-point operations are not counted")
+        if counted is None and isinstance(objective, kind):
+            counted = count(objective, config, read)
+    if counted is None:
+        raise UserError(
+            f"objective {objective.name}: its floating-point operations are not counted"
+        )
+    return columns(objective, read) * counted
 
 
 def _veco(objective: VECO, config: ModelConfig, shapes: Shapes) -> float:

@@ -368,10 +368,9 @@ def _require_fields(what: str, row: Row, kind: str) -> None:
         raise UserError(f"table, {what}: it is measured without training: name one task")
     if row.get("verb", "pretrain") not in KIND_OF_VERB:
         raise UserError(f'table, {what}: "verb" is one of {", ".join(KIND_OF_VERB)}')
-    for command in row.get("then", {}).values():
-        try:
-            verb = shlex.split(command)[0]
-        except (ValueError, IndexError):
-            verb = command
+    for label, command in row.get("then", {}).items():
+        if "/" in label:
+            raise UserError(f'table, {what}: {label!r} in "then" names a file: it has no /')
+        verb = command.partition(" ")[0]
         if verb not in COMMANDS:
             raise UserError(f"table, {what}: {verb!r} is not one of {', '.join(COMMANDS)}")

@@ -28,21 +28,17 @@ Fitted = Callable[[Sequence[Any]], Any]
 def majority(task: Task, train: Sequence[Any]) -> Fitted:
     """Always the commonest label, or tag, of the training set; of equals the first in the task's
     order."""
-    if task.kind in ("classification", "ranking"):
-        label = _commonest(task, (example.label for example in train))
-        return lambda records: [label] * len(records)
     if task.kind == "tagging":
         tag = _commonest(task, _tags(train))
         return lambda records: [[tag] * len(record.words) for record in records]
-    raise UserError(f"{task.full_name}: there is no majority of {task.kind}")
+    label = _commonest(task, (example.label for example in train))
+    return lambda records: [label] * len(records)
 
 
 def lookup(task: Task, train: Sequence[Any]) -> Fitted:
     """Each word's commonest tag in the training set, lower case, and the commonest tag of all for a
     word that is not in it: what a tagger across languages gets from names, numbers and punctuation
     alone."""
-    if task.kind != "tagging":
-        raise UserError(f"{task.full_name}: lookup tags words; for {task.kind} there is majority")
     counts: dict[str, Counter] = {}
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
@@ -68,16 +64,11 @@ def _commonest(task: Task, labels: Iterable[str]) -> str:
     return min(counts, key=lambda label: (-counts[label], order.get(label, len(order))))
 
 
-BASELINES: dict[str, Callable[[Task, Sequence[Any]], Fitted]] = {
-    "majority": majority,
-    "lookup": lookup,
+BASELINES = {
+    "majority": (majority, ("classification", "ranking", "tagging")),
+    "lookup": (lookup, ("tagging",)),
 }
-
-
-def applies(name: str, task: Task) -> bool:
-    """Whether the baseline `name`, or a strategy that is none, is one of the task's kind."""
-    kinds = {"majority": ("classification", "ranking", "tagging"), "lookup": ("tagging",)}
-    return task.kind in kinds.get(name, (task.kind,))
+"""{name: (what makes it of a task and its training set, the kinds of tasks that it is for)}."""
 
 
 # ---- its cell ------------------------------------------------------------------------------------
@@ -93,7 +84,8 @@ def score_baseline(request: Request, say: Say) -> None:
     require_tested(task, request.data, split, requested, request.allow_missing)
     # Of the language that transfer trains on: a baseline that sees target labels is no floor of it.
     train = read(task, request.data, bound["TRAIN_SPLIT"], task.trained_on)
-    fitted = BASELINES[request.strategy](task, train)
+    make, _ = BASELINES[request.strategy]
+    fitted = make(task, train)
     languages = chosen_languages(task, request.data, split, requested)
     # A cell as of a training, so that the score card
     # shows it beside the models without knowing of it.

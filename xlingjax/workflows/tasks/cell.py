@@ -122,30 +122,24 @@ class CellTraining(Job):
         weights = before.pop(START, self.start)
         # An edited file changes what a recipe counts, so it is the better reason to give.
         how = edited(before, self._hashes()) if before else ""
+        other = ""
         if how:
-            raise UserError(
-                f"{self.folder} was begun with other files: {how} below {self.request.data}: put it"
-                " back, choose another --to, or delete that folder"
+            other = f"files: {how} below {self.request.data}"
+        elif written != text:
+            # The comment has a hash of all that is bound, by files that are included too.
+            theirs, ours = (
+                [line for line in recipe.splitlines() if not line.startswith("#")]
+                for recipe in (written, text)
             )
-        if written != text:
+            lines = difference(theirs, ours)
+            if ours == theirs:
+                lines = "a gin file that it includes is another"
+            other = f"settings ({lines})"
+        elif weights != self.start:
+            # A run may be trained on under the same name.
+            other = f"weights than {self.request.source} has now"
+        if other:
             raise UserError(
-                f"{self.folder} was begun with other settings ({_difference(written, text)}): give"
-                " them again, choose another --to, or delete that folder"
+                f"{self.folder} was begun with other {other}: give the old again, choose another"
+                " --to, or delete that folder"
             )
-        # A run may be trained on under the same name.
-        if weights != self.start:
-            raise UserError(
-                f"{self.folder} started from other weights than {self.request.source} has now:"
-                " choose another --to, or delete that folder"
-            )
-
-
-def _difference(before: str, now: str) -> str:
-    """The first line of either recipe that the other has not."""
-    # The comment has a hash of all that is bound, by files that are included too.
-    theirs, ours = (
-        [line for line in text.splitlines() if not line.startswith("#")] for text in (before, now)
-    )
-    if ours == theirs:
-        return "a gin file that it includes is another"
-    return difference(theirs, ours)

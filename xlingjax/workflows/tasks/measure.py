@@ -6,6 +6,7 @@ any.
 """
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -29,9 +30,8 @@ from xlingjax.evaluation.task.scores import has_gold
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.preprocessors.training_set import Training
 from xlingjax.runtime.quiet import quiet_stderr
-from xlingjax.tasks import suite_tasks, suites, task_named
+from xlingjax.tasks import suite_tasks, suites
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.workflows.jobs.many import Say
@@ -40,7 +40,6 @@ from xlingjax.workflows.tasks.request import Bound, reading_of
 from xlingjax.workflows.tasks.retrieval import (
     ALL,
     Search,
-    States,
     states,
 )
 from xlingjax.workflows.tasks.scores import (
@@ -96,19 +95,130 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """What is measured."""
+    """What is measured, and as what."""
 
+    measurement: Measurement
     run: TrainedRun
-    source: str
     step: int
-    weights: str
-    """The hash of its parameters."""
     macros: Bound
+    say: Say
+
+    @functools.cached_property
+    def start(self) -> dict[str, str]:
+        """The run and the hash of its parameters, as scores.json has them."""
+        return {"run": self.measurement.source, "sha256": parameters_hash(self.run.params)}
 
     @property
     def name(self) -> str:
         # Weights and step: a run that was trained anew has other weights at the same step.
-        return f"{self.weights[:8]}-step-{self.step}"
+        return f"{self.start['sha256'][:8]}-step-{self.step}"
+
+    def measured(self, task: Task, data: str, languages: Sequence[str]) -> bool:
+        """Writes predictions and scores of a task, in a cell of its own; False: it cannot be
+        done, which is said."""
+        run = self.run
+        labels = self._labels(task)
+        fault = ""
+        if task.kind in TRAINED:
+            fault = head_fault(run.model, task, labels)
+        elif run.sentences and run.sentences.unread and not self.measurement.poolings:
+            unread = run.sentences.unread
+            fault = f"its sentence vectors are not computed here ({unread}); --pooling"
+        if fault:
+            self.say(f"{task.full_name}: passed over, {fault}")
+            return False
+        # Models number XNLI's labels differently: the order is that of the head's outputs.
+        task = in_order_of(task, labels)
+        if self.measurement.allow_missing and run.model.config.has_languages:
+            unknown = [name for name in languages if name not in run.languages]
+            languages = [name for name in languages if name in run.languages]
+            if unknown:
+                names = ", ".join(unknown)
+                self.say(f"{task.full_name}: passed over {names}, which the model does not know")
+        split = self.measurement.split or _split(task, data, languages)
+        present = languages_present(task, data, split) if split else []
+        languages = [language for language in present if language in languages]
+        if not languages:
+            requested = self.measurement.split or "test or dev"
+            self.say(f"{task.full_name}: passed over, no {requested} files below {data}")
+            return False
+        self._measure(task, data, split, languages)
+        return True
+
+    def _labels(self, task: Task) -> Sequence[str]:
+        """The labels of the task's head, by --labels or by its own names. Raises UserError where
+        --labels are not the task's, or the head's names say another order."""
+        record = read_run_record(self.measurement.source)
+        labels = labels_of(record, head_of(self.run.model, task))
+        given = self.measurement.labels
+        if not given or task.kind not in LABELLED or head_fault(self.run.model, task):
+            return labels
+        order = named_alike(task, given)
+        # --labels are for heads whose own names do not tell, LABEL_0 and LABEL_1.
+        if not order or (named_alike(task, labels) or order) != order:
+            raise UserError(
+                f"--labels {' '.join(given)}: {task.full_name} has {' '.join(task.labels)} and the"
+                f" head {' '.join(labels)}: give each once, in the head's order"
+            )
+        return given
+
+    def _measure(self, task: Task, data: str, split: str, languages: Sequence[str]) -> None:
+        measurement, run, step = self.measurement, self.run, self.step
+        reads = None
+        learnt: set[str] | None = set()
+        if task.kind in TRAINED:
+            run_on_task = predictor(run, task, data, reading_of(self.macros))
+            learnt = languages_learnt(self.macros)
+        else:
+            reads = states(
+                task.kind,
+                run.model.config.layers,
+                run.sentences,
+                measurement.layers,
+                measurement.poolings,
+                measurement.prefix,
+            )
+            run_on_task = Search(run, task, data, reads)
+        # Nothing was chosen here; "note": what is to be said of it.
+        select: dict[str, Any] = {"split": split, "by": "none", "step": step, "steps": step}
+        # Other weights, splits and prefixes have cells of their own.
+        name = self.name
+        if split != "test":
+            name += f"-{split}"
+        if reads:
+            select |= {"note": reads.said(), **reads.text}
+            if reads.prefix:
+                # A prefix may hold what no file name can.
+                name += f"-prefix-{hashlib.sha256(reads.prefix.encode()).hexdigest()[:8]}"
+        if task.kind == "mining":
+            flatters = ", so that its F1 flatters" if split == "dev" else ""
+            select["note"] += f", threshold tuned on dev{flatters}"
+        cells = Path(measurement.output).absolute() / "cells"
+        folder = cells / task.suite / task.name / AS_IT_IS / name
+        predictions = folder / "predictions"
+        # Who names a split wants that one alone.
+        if not measurement.split and split != "test":
+            predict_test(run_on_task, task, data, predictions, languages)
+        test = score(run_on_task, task, data, split, languages, predictions, learnt)
+        scores: dict[str, Any] = {
+            # Several runs and steps may be measured into one folder, and each is a row.
+            "variant": {
+                "run": run_and_checkpoint(measurement.source)[0].name,
+                "step": str(step),
+            },
+            "start": self.start,
+            "select": select,
+            "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        }
+        if isinstance(run_on_task, Search) and run_on_task.layers and measurement.several:
+            scores["layers"] = {
+                "layer": run_on_task.reads.layer,
+                "pooling": run_on_task.reads.pooling,
+                "by_language": run_on_task.layers,
+            }
+        write_scores(folder, task, AS_IT_IS, test, **scores)
+        how = f" ({reads.said()})" if reads else ""
+        self.say(f"step {step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
 
 
 def measure(measurement: Measurement, recipe: Recipe = dict, say: Say = print) -> int:
@@ -136,36 +246,17 @@ def measure_checkpoint(
         if layer != ALL:
             chosen_layer(layer, run.model.config.layers)
     # In the precision of the run's own recipe, as in its training.
-    run = run.in_dtype(macros.get("DTYPE"))
-    weights = parameters_hash(run.params)
-    checkpoint = Checkpoint(run, measurement.source, step, weights, macros)
-    record = read_run_record(measurement.source)
+    checkpoint = Checkpoint(measurement, run.in_dtype(macros.get("DTYPE")), step, macros, say)
     benchmarks, texts = _tasks_of(measurement)
-    measured_any = bool(texts) and _measured_texts(
-        measurement, checkpoint, texts, bool(benchmarks), say
-    )
-    for task, data, languages in benchmarks:
-        of_task = dataclasses.replace(measurement, data=data)
-        labels = _labels(of_task, run, task, record)
-        fault = _fault(of_task, run, task, labels)
-        # A suite is measured as far as the model goes,
-        # as a fine-tuned one has the head of one task.
-        if fault:
-            say(f"{task.full_name}: passed over, {fault}")
-            continue
-        # Models number XNLI's labels differently: the order is that of the head's outputs.
-        task = in_order_of(task, labels)
-        languages = _known(of_task, run, task, languages, say)
-        split = measurement.split or _split(task, data, languages)
-        present = languages_present(task, data, split) if split else []
-        languages = [language for language in present if language in languages]
-        if not languages:
-            requested = measurement.split or "test or dev"
-            say(f"{task.full_name}: passed over, no {requested} files below {data}")
-            continue
-        _measure_task(of_task, checkpoint, task, split, languages, say)
-        measured_any = True
-    if not measured_any:
+    # A suite is measured as far as the model goes, as a fine-tuned one has the head of one task.
+    measured = [checkpoint.measured(*benchmark) for benchmark in benchmarks]
+    if texts and run.model.config.decoder_layers:
+        measure_texts(checkpoint, texts)
+        measured.append(True)
+    elif texts:
+        names = ", ".join(task.name for task in texts)
+        say(f"{names}: passed over, this model has no decoder: give an encoder-decoder")
+    if not any(measured):
         raise UserError(
             f"--mixture {measurement.mixture}: {measurement.source} can do none of its tasks that"
             " have files (above)"
@@ -222,78 +313,6 @@ def _of_benchmark(measurement: Measurement) -> list[tuple[Task, str, list[str]]]
     return tasks
 
 
-def _measured_texts(
-    measurement: Measurement,
-    checkpoint: Checkpoint,
-    tasks: Sequence[Any],
-    beside_others: bool,
-    say: Say,
-) -> bool:
-    """Whether the model writes texts, and the tasks of text to text are measured. beside_others:
-    the mixture has other tasks, which it may do."""
-    if checkpoint.run.model.config.decoder_layers:
-        measure_texts(measurement, checkpoint, tasks, say)
-        return True
-    fault = f"{measurement.source} has no decoder and writes no text: give an encoder-decoder"
-    if not beside_others:
-        raise UserError(
-            f"--mixture {measurement.mixture}: {tasks[0].name} is a task of text to text, and"
-            f" {fault}"
-        )
-    for task in tasks:
-        say(f"{task.name}: passed over, {fault}")
-    return False
-
-
-# ---- what the run can do -------------------------------------------------------------------------
-
-
-def _labels(
-    measurement: Measurement, run: TrainedRun, task: Task, record: Mapping[str, Any]
-) -> Sequence[str]:
-    """The labels of the task's head, by --labels or by its own names. record: the run's. Raises
-    UserError where --labels are not the task's, or the head's names say another order."""
-    labels = labels_of(record, head_of(run.model, task))
-    given = measurement.labels
-    if not given or task.kind not in LABELLED or head_fault(run.model, task):
-        return labels
-    order = named_alike(task, given)
-    # --labels are for heads whose own names do not tell, LABEL_0 and LABEL_1.
-    if not order or (named_alike(task, labels) or order) != order:
-        raise UserError(
-            f"--labels {' '.join(given)}: {task.full_name} has {' '.join(task.labels)} and the"
-            f" head {' '.join(labels)}: give each once, in the head's order"
-        )
-    return given
-
-
-def _fault(measurement: Measurement, run: TrainedRun, task: Task, labels: Sequence[str]) -> str:
-    """Why the run cannot do the task; "": it can. labels: of the head."""
-    if task.kind in TRAINED:
-        return head_fault(run.model, task, labels)
-    own = run.sentences
-    if own and own.unread and not measurement.poolings:
-        return f"its sentence vectors are not computed here ({own.unread}); --pooling"
-    return ""
-
-
-def _known(
-    measurement: Measurement,
-    run: TrainedRun,
-    task: Task,
-    languages: Sequence[str],
-    say: Say,
-) -> Sequence[str]:
-    """With --allow-missing a model that embeds languages passes over those that it does not
-    know."""
-    if not measurement.allow_missing or not run.model.config.has_languages:
-        return languages
-    unknown = [name for name in languages if name not in run.languages]
-    if unknown:
-        say(f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know")
-    return [name for name in languages if name not in unknown]
-
-
 def _split(task: Task, data: str, languages: Collection[str]) -> str:
     """test where it has answers, else dev, else what there is; "": nothing."""
     present = []
@@ -306,96 +325,6 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
                 present.append(split)
                 break
     return next(iter(present), "")
-
-
-# ---- one task ------------------------------------------------------------------------------------
-
-
-def _measure_task(
-    measurement: Measurement,
-    checkpoint: Checkpoint,
-    task: Task,
-    split: str,
-    languages: Sequence[str],
-    say: Say,
-) -> None:
-    """Writes predictions and scores of a task, in a cell of its own."""
-    run = checkpoint.run
-    data = measurement.data
-    reads = None
-    learnt: set[str] | None = set()
-    if task.kind in TRAINED:
-        run_on_task = predictor(run, task, data, reading_of(checkpoint.macros))
-        learnt = languages_learnt(checkpoint.macros)
-    else:
-        reads = states(
-            task.kind,
-            run.model.config.layers,
-            run.sentences,
-            measurement.layers,
-            measurement.poolings,
-            measurement.prefix,
-        )
-        run_on_task = Search(run, task, data, reads)
-    folder = _folder(measurement, checkpoint, task, split, reads)
-    predictions = folder / "predictions"
-    # Who names a split wants that one alone.
-    if not measurement.split and split != "test":
-        predict_test(run_on_task, task, data, predictions, languages)
-    test = score(run_on_task, task, data, split, languages, predictions, learnt)
-    scores: dict[str, Any] = {
-        # Several runs and steps may be measured into one folder, and each is a row.
-        "variant": {
-            "run": run_and_checkpoint(checkpoint.source)[0].name,
-            "step": str(checkpoint.step),
-        },
-        "start": {"run": checkpoint.source, "sha256": checkpoint.weights},
-        "select": _select(checkpoint, task, split, reads),
-        "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-    }
-    if isinstance(run_on_task, Search) and run_on_task.layers and measurement.several:
-        scores["layers"] = {
-            "layer": run_on_task.reads.layer,
-            "pooling": run_on_task.reads.pooling,
-            "by_language": run_on_task.layers,
-        }
-    write_scores(folder, task, AS_IT_IS, test, **scores)
-    how = f" ({reads.said()})" if reads else ""
-    say(f"step {checkpoint.step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
-    if task.kind == "retrieval" and measurement.several and "layers" not in scores:
-        say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
-
-
-def _folder(
-    measurement: Measurement,
-    checkpoint: Checkpoint,
-    task: Task,
-    split: str,
-    reads: States | None,
-) -> Path:
-    """Other weights, splits and prefixes have cells of their own."""
-    name = checkpoint.name
-    if split != "test":
-        name += f"-{split}"
-    if reads and reads.prefix:
-        # A prefix may hold what no file name can.
-        name += f"-prefix-{hashlib.sha256(reads.prefix.encode()).hexdigest()[:8]}"
-    cells = Path(measurement.output).absolute() / "cells"
-    return cells / task.suite / task.name / AS_IT_IS / name
-
-
-def _select(checkpoint: Checkpoint, task: Task, split: str, reads: States | None) -> dict[str, Any]:
-    """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
-    step = checkpoint.step
-    select: dict[str, Any] = {"split": split, "by": "none", "step": step, "steps": step}
-    if reads:
-        select |= {"note": reads.said(), **reads.text}
-    if task.kind == "mining":
-        tuned_on = "dev"
-        if split == "dev":
-            tuned_on = "the same set, so that its F1 flatters"
-        select["note"] += f", threshold tuned on {tuned_on}"
-    return select
 
 
 def _shown(task: Task, test: Mapping[str, Any]) -> str:
@@ -413,24 +342,11 @@ def _shown(task: Task, test: Mapping[str, Any]) -> str:
 
 
 def languages_learnt(macros: Bound) -> set[str] | None:
-    """Those that a run had training examples of, gold, translated or labelled; None: its recipe
-    does not tell, or its files, which "all" is looked up in, are gone."""
+    """Those that a run had training examples of; None: its recipe does not name them."""
     # A run of another recipe, or an imported model.
     if "TRAIN_LANGUAGES" not in macros:
         return None
-    gold = split_list(macros["TRAIN_LANGUAGES"])
-    translated = split_list(macros.get("TRANSLATED"))
-    labelled = macros.get("LABELLED")
-    # Named languages need no files, which may be on another machine.
-    if ALL not in (*gold, *translated) and not labelled:
-        return {*gold, *translated}
-    languages = set()
-    try:
-        training = Training(gold, translated, labelled=labelled)
-        for name in split_list(macros.get("TASK")):
-            # "all" is what the files were, so they are looked at again.
-            for _, language in training.parts(task_named(name), macros["DATA"]):
-                languages.add(language)
-    except UserError:
+    languages = {*split_list(macros["TRAIN_LANGUAGES"]), *split_list(macros.get("TRANSLATED"))}
+    if ALL in languages or macros.get("LABELLED"):
         return None
     return languages or None

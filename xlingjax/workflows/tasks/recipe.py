@@ -2,10 +2,8 @@
 it, so that the recipe is the same on machines of other devices."""
 
 import ast
-import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,25 +33,12 @@ from xlingjax.workflows.tasks.sets import (
     Count,
     counted,
     known_languages,
-    lost_of,
     require_apart,
     require_sound,
     splits_of,
 )
 from xlingjax.workflows.tasks.strategies import OVER, trained_languages
 
-# Macros that are whole numbers.
-_WHOLE = (
-    "BATCH",
-    "LENGTH",
-    "STRIDE",
-    "MAX_QUESTION",
-    "LONGEST_ANSWER",
-    "DEV_BEAMS",
-    "TEST_BEAMS",
-    "NO_REPEAT_NGRAM",
-    "DEV_LIMIT",
-)
 _OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "RUN", "SEED": "--seeds"}
 """Macros that an option of the command line says."""
 
@@ -161,8 +146,8 @@ def _bound(
     values: dict[str, str],
     given: Collection[str],
 ) -> dict[str, Any]:
-    """{macro: value} of what the files and `values` bind. Whole numbers among `values` are written
-    as such. Raises UserError where the files contradict each other."""
+    """{macro: value} of what the files and `values` bind. Raises UserError where the files
+    contradict each other."""
     # As overrides, which are stronger than every file.
     placed = [f"{name}={value}" for name, value in values.items()]
     # gin requires it, and it is counted only later.
@@ -178,11 +163,7 @@ def _bound(
                 f"{name}: {' '.join(request.files)} and strategy {strategy.stem} set it, to"
                 f" {before} and {parsed[name]}: say which by --gin.{name}"
             )
-    bound = values_of(parsed)
-    for name in {*_WHOLE} & (typed(request) | {*cell.settings}):
-        # 1e2 is 100, and cells of both are one.
-        values[name] = str(bound[name])
-    return bound
+    return values_of(parsed)
 
 
 # ---- what chooses and what tests -----------------------------------------------------------------
@@ -272,12 +253,10 @@ def _text(
     # Sorted, since the order in which gin lists bindings says nothing of them.
     everything = json.dumps(sorted(bindings(files, placed).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    trained = f"{sum(count.examples for count in counts.values()):,} training examples"
-    lost = sum(count.lost for count in counts.values())
-    if lost:
-        trained += f" (without {lost:,} {lost_of(request.task)})"
+    examples = sum(count.examples for count in counts.values())
     lines = [
-        f"# {request.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
+        f"# {request.called}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples;"
+        f" settings {digest}."
     ]
     lines += [f'include "{name}"' for name in files]
     lines.append("")
@@ -288,15 +267,11 @@ def _text(
 # ---- its mesh ------------------------------------------------------------------------------------
 
 
-def _mesh(bound: Bound) -> MeshConfig:
-    return MeshConfig(bound["MESH_DATA"], bound["MESH_FSDP"], bound["MESH_TENSOR"])
-
-
 def rows_apart(bound: Bound, devices: int, processes: int = 1) -> int:
     """MESH_DATA of a cell: where it is -1, the most copies of the model on `devices` whose rows of
     a microbatch are as many each; of several processes all devices have to be used. Raises
     UserError where none are."""
-    mesh = _mesh(bound)
+    mesh = MeshConfig(bound["MESH_DATA"], bound["MESH_FSDP"], bound["MESH_TENSOR"])
     batch = bound["BATCH"]
     parts = bound["MICROBATCHES"]
     data, fsdp, _ = mesh_sizes(mesh, devices, processes)
@@ -309,16 +284,4 @@ def rows_apart(bound: Bound, devices: int, processes: int = 1) -> int:
     raise UserError(
         f"BATCH={batch} does not divide by MESH_FSDP={fsdp} devices x MICROBATCHES={parts}: choose"
         " others"
-    )
-
-
-def idle(bound: Bound, devices: int) -> str:
-    """What is said of a cell that cannot use all of its devices; "": it does."""
-    sizes = mesh_sizes(dataclasses.replace(_mesh(bound), data=rows_apart(bound, devices)), devices)
-    # Who has chosen a number knows.
-    if math.prod(sizes) == devices or bound["MESH_DATA"] != -1:
-        return ""
-    return (
-        f"BATCH={bound['BATCH']} trains on {math.prod(sizes)} of {devices} devices, over which it"
-        f" divides (MESH_DATA={sizes[0]})"
     )

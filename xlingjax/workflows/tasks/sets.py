@@ -34,7 +34,7 @@ from xlingjax.workflows.tasks.request import (
     reading_of,
     training_of,
 )
-from xlingjax.workflows.tasks.strategies import PAIRED, TRANSLATABLE
+from xlingjax.workflows.tasks.strategies import PAIRED, TRANSLATABLE, Unsuited
 
 NO_DEV = ("train[:90%]", "train[90%:]")
 """Training and dev where there is no dev set."""
@@ -43,10 +43,6 @@ NO_ANSWERS = ("dev[:50%]", "dev[50%:]")
 """
 LOST = {"span_qa": "translated questions, whose answer does not stand where the file says"}
 """Kind of task -> what of a translated training set is not learnt."""
-
-
-def lost_of(task: Task) -> str:
-    return LOST.get(task.kind, "translated rows, in which a text is missing")
 
 
 # ---- where sets are missing ----------------------------------------------------------------------
@@ -66,7 +62,8 @@ def splits_of(request: Request, given: Collection[str], bound: Bound) -> dict[st
     if bound["TEST_SPLIT"] != "test":
         return {}
     for task in request.tasks:
-        if not _has_answers(task, request.data, "test"):
+        present = languages_present(task, request.data, "test")
+        if not any(has_gold(task, read(task, request.data, "test", one)) for one in present):
             return {"DEV_SPLIT": NO_ANSWERS[0], "TEST_SPLIT": NO_ANSWERS[1]}
     return {}
 
@@ -89,13 +86,6 @@ def _part_of_train(request: Request, task: Task, bound: Bound) -> dict[str, str]
     if languages == ALL:
         languages = task.trained_on
     return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": languages}
-
-
-def _has_answers(task: Task, data: str, split: str) -> bool:
-    return any(
-        has_gold(task, read(task, data, split, language))
-        for language in languages_present(task, data, split)
-    )
 
 
 def known_languages(request: Request, bound: Bound) -> dict[str, str]:
@@ -134,11 +124,18 @@ def require_sound(request: Request, bound: Bound) -> None:
     no room or part for."""
     for task in request.tasks:
         of_translations = part_of(bound["TEST_SPLIT"])[0] == "translate_test"
+        if of_translations and not languages_present(task, request.data, "translate_test"):
+            raise Unsuited(f"{task.full_name}: no translate_test set below {request.data}")
         if of_translations and task.kind not in TRANSLATABLE:
-            raise UserError(
+            raise Unsuited(
                 f"TEST_SPLIT={bound['TEST_SPLIT']}: {task.kind} of a translation is none of what"
                 f" was translated, so {task.full_name} cannot be tested on it"
             )
+    for task in request.learnt:
+        try:
+            training_of(bound).parts(task, request.data)
+        except UserError as lacking:
+            raise Unsuited(str(lacking)) from None
     model = read_run_record(run_and_checkpoint(request.source)[0])["model"]
     room = model["max_positions"] - model.get("position_offset", 0)
     if bound["LENGTH"] > room:
@@ -150,7 +147,7 @@ def require_sound(request: Request, bound: Bound) -> None:
     if bound["CLASSIFIER"] != "plug_in" or len(request.learnt) > 1:
         return
     if request.task.kind not in PAIRED:
-        raise UserError(
+        raise Unsuited(
             f"CLASSIFIER=plug_in is for {', '.join(PAIRED)}; {request.called} is of"
             f" {request.task.kind}"
         )
@@ -274,8 +271,6 @@ class Count:
     examples: int
     rows: int
     """Of the model: a long example is several."""
-    lost: int = 0
-    """Translated rows that are left out."""
     notes: tuple[str, ...] = ()
     """A line for each file whose rows are left out."""
 
@@ -314,7 +309,7 @@ def _counted(
         # A model that is plugged in reads the gold example beside each translation of it.
         if origin != "gold" or not paired:
             parts.append(Part(task, data, training, reading, origin, language, paired))
-    examples, rows, lost = 0, 0, 0
+    examples, rows = 0, 0
     notes = []
     unpaired = []
     # The training reads the same parts, which are made only once.
@@ -322,12 +317,12 @@ def _counted(
         records, learnt = found.facts["records"], found.facts["learnt"]
         place = training.described(task, data, part.origin, part.language)
         if learnt < records:
-            left = f"{records - learnt:,} of {records:,} {lost_of(task)}"
+            what = LOST.get(task.kind, "translated rows, in which a text is missing")
+            left = f"{records - learnt:,} of {records:,} {what}"
             notes.append(f"{place}: passed over {left}")
         if found.facts["unpaired"]:
             unpaired.append(f"{place}: {found.facts['unpaired']}")
         examples += learnt
-        lost += records - learnt
         # Steps are planned by rows, since a question over a long context is several of them.
         rows += len(found.rows)
-    return Count(examples, rows, lost, (*notes, *unpaired))
+    return Count(examples, rows, (*notes, *unpaired))

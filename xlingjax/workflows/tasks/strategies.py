@@ -1,7 +1,6 @@
 """What a strategy of a sweep runs over: languages, sets of languages, the tasks that are trained
 together."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from xlingjax.data.labelled.task import Task, find, languages_present, read
@@ -19,6 +18,11 @@ TRANSLATABLE = ("classification", "ranking")
 nor spans of its text."""
 STUDIED = "multi_language"
 """The strategy that runs over sets of languages, where they are given."""
+
+
+class Unsuited(UserError):
+    """A strategy that is none for a task, or whose files a benchmark lacks; a suite passes over
+    it."""
 
 
 def variants(
@@ -53,7 +57,7 @@ def variants(
         )
     if not present:
         split = "translate_train" if over == "TARGET" else "train"
-        raise UserError(f"{task.full_name}: no {split} files below {data}, which {strategy} needs")
+        raise Unsuited(f"{task.full_name}: no {split} files below {data}, which {strategy} needs")
     if over:
         return [{over: language} for language in requested or present]
     for macro in ("TRAIN_LANGUAGES", "TRANSLATED"):
@@ -79,34 +83,6 @@ def _trainable(task: Task, data: str, over: str | None) -> list[str]:
     if over != "TARGET":
         present = [*languages_present(task, data, "train"), *present]
     return [*dict.fromkeys(present)]
-
-
-def lacking(text: str, task: Task, data: str) -> str:
-    """What a strategy, by the text of its gin file, needs of a task that is not there; "":
-    nothing."""
-
-    def has(line: str) -> bool:
-        return re.search(f"^{line}", text, re.MULTILINE) is not None
-
-    gold = languages_present(task, data, "train")
-    translated = languages_present(task, data, "translate_train")
-    if has("LABELLED =") and task.kind not in TAUGHT:
-        return "no classes or tags to label"
-    if has('CLASSIFIER = "plug_in"') and task.kind not in PAIRED:
-        return "no classes, tags or spans of examples in two languages"
-    reads_translations = has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
-    if reads_translations and not translated:
-        return "no translated training sets"
-    # Each target has a model of its own, which only its own test set can show.
-    if has("TARGET =") and not any(is_tested(task, data, name) for name in translated):
-        return "no answers to test with in the languages of its translations"
-    if "translate_test" in text and task.kind not in TRANSLATABLE:
-        return "answers for translated test sets that are none for the test sets"
-    if "translate_test" in text and not languages_present(task, data, "translate_test"):
-        return "no test sets translated into English"
-    if has('TRAIN_LANGUAGES = "all"') and len(gold) < 2:
-        return f"training sets of {', '.join(gold) or 'no language'} alone"
-    return ""
 
 
 def is_tested(task: Task, data: str, language: str) -> bool:

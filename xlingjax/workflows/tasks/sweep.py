@@ -20,7 +20,7 @@ from xlingjax.config.gin_files import find_gin
 from xlingjax.config.recipe import Recipe, config_lines, read_recipe
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.records import is_lost
-from xlingjax.data.labelled.task import Task, find, read
+from xlingjax.data.labelled.task import Task, find, languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.beside import standing_beside
@@ -30,7 +30,7 @@ from xlingjax.training.initialisation import require_labels
 from xlingjax.workflows.jobs.many import Say, run_all
 from xlingjax.workflows.tasks.baselines import BASELINES, score_baseline
 from xlingjax.workflows.tasks.cell import CellTraining
-from xlingjax.workflows.tasks.recipe import idle, recipe_of, rows_apart
+from xlingjax.workflows.tasks.recipe import recipe_of, rows_apart
 from xlingjax.workflows.tasks.request import (
     LABELLED,
     MULTI_TASK,
@@ -46,7 +46,7 @@ from xlingjax.workflows.tasks.request import (
     values_of,
 )
 from xlingjax.workflows.tasks.scores import parameters_hash
-from xlingjax.workflows.tasks.strategies import TAUGHT, is_tested, variants
+from xlingjax.workflows.tasks.strategies import TAUGHT, Unsuited, is_tested, variants
 from xlingjax.workflows.tasks.teacher import label
 
 
@@ -124,8 +124,6 @@ class PlannedCell:
     recipe: Recipe
     bound: Bound
     """{macro: value}"""
-    reads: str
-    """What it is trained on, and how many sets choose and test."""
 
 
 def check(request: Request, say: Say = print, devices: int | None = None) -> list[PlannedCell]:
@@ -135,6 +133,12 @@ def check(request: Request, say: Say = print, devices: int | None = None) -> lis
     require_folder(request.output)
     # A baseline trains nothing, and its faults are said when it is scored.
     if request.strategy in BASELINES:
+        _, kinds = BASELINES[request.strategy]
+        if request.task.kind not in kinds:
+            raise Unsuited(
+                f"{request.called}: {request.strategy} is for {', '.join(kinds)}, and this is"
+                f" {request.task.kind}"
+            )
         return []
     said: set[str] = set()
 
@@ -147,10 +151,7 @@ def check(request: Request, say: Say = print, devices: int | None = None) -> lis
     sound: set[tuple[Task, str, str]] = set()
     cells = []
     for cell in _planned_cells(request, say_once):
-        at_once = devices or jax.device_count()
-        rows_apart(cell.bound, at_once, jax.process_count())
-        if line := idle(cell.bound, at_once):
-            say_once(f"{request.called}: {line}")
+        rows_apart(cell.bound, devices or jax.device_count(), jax.process_count())
         for task in request.tasks:
             _require_sets(request, task, cell.bound, sound, say_once)
         cells.append(cell)
@@ -182,18 +183,7 @@ def _planned_cells(request: Request, say: Say) -> Iterator[PlannedCell]:
             # Of what it has just bound: to read it again takes as long as all the rest.
             bound = values_of(config_lines())
         name = cell.folder.parent.relative_to(Path(request.output).absolute() / "cells")
-        yield PlannedCell(str(name), recipe, bound, _read_by(request, text, bound))
-
-
-def _read_by(request: Request, recipe: str, bound: Bound) -> str:
-    """What a cell reads, in words."""
-    # Its first line counts the examples.
-    _, _, counted = recipe.splitlines()[0].partition(", seed 0: ")
-    words = [counted.partition("; ")[0]]
-    for sets in zip(*(measured(task, request.data, bound) for task in request.tasks), strict=True):
-        count = sum(len(languages) for _, languages in sets)
-        words.append(f"{sets[0][0]} of {count}")
-    return ", ".join(words)
+        yield PlannedCell(str(name), recipe, bound)
 
 
 def _require_sets(
@@ -252,8 +242,14 @@ def _planned(request: Request, say: Say) -> _Plan:
     # Read as text: it cannot be bound before a cell fills in what it leaves open.
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
     taught = LABELLED in required
+    translated = languages_present(request.task, request.data, "translate_train")
+    if taught and not translated:
+        raise Unsuited(
+            f"{request.task.full_name}: no translated training sets below {request.data} for the"
+            " teacher to label"
+        )
     if taught and request.task.kind not in TAUGHT:
-        raise UserError(
+        raise Unsuited(
             f"--strategy {request.strategy}: a teacher labels classes, ranks and tags, and"
             f" {request.task.full_name} is of {request.task.kind}; multi_language trains on the"
             " translations' own answers"
@@ -270,7 +266,7 @@ def _planned(request: Request, say: Say) -> _Plan:
         request.languages,
         macros_given(request),
     )
-    if "TARGET" in required and request.allow_missing and not request.languages:
+    if "TARGET" in required and not request.languages:
         over = _tested_targets(request, strategy.stem, over, say)
     if request.shares:
         together = "+".join(task.name for task in request.tasks)
@@ -300,15 +296,17 @@ def _strategy_file(name: str) -> Path:
 def _tested_targets(
     request: Request, strategy: str, over: list[dict[str, str]], say: Say
 ) -> list[dict[str, str]]:
-    """The variants whose target has a dev or test set. A training whose target has neither would
-    choose and show nothing. Raises UserError where there is none."""
+    """With --allow-missing the variants whose target has a dev or test set: a training whose target
+    has neither would choose and show nothing. Raises Unsuited where none has."""
     tested = [one for one in over if is_tested(request.task, request.data, one["TARGET"])]
+    if not tested:
+        raise Unsuited(f"{request.task.full_name}: {strategy} has no language to be tested in")
+    if not request.allow_missing:
+        return over
     passed_over = [one["TARGET"] for one in over if one not in tested]
     if passed_over:
         say(
             f"{request.called}, {strategy}: passed over, without a dev or test set:"
             f" {', '.join(passed_over)}"
         )
-    if not tested:
-        raise UserError(f"{request.task.full_name}: {strategy} has no language to be tested in")
     return tested

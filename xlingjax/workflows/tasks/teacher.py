@@ -7,7 +7,6 @@ from pathlib import Path
 from xlingjax.config.recipe import bindings
 from xlingjax.data.labelled.task import languages_present, read
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
-from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.records import read_record
@@ -18,8 +17,7 @@ from xlingjax.workflows.tasks.scores import predictor
 
 
 def label(request: Request, teacher: Cell, cell: Cell) -> Path:
-    """The folder of the translated training sets as the teacher's model labels them. Raises
-    UserError where there are none."""
+    """The folder of the translated training sets as the teacher's model labels them."""
     folder = cell.folder / "labelled"
     task = request.task
     # Labelled anew, a training would read other examples.
@@ -33,14 +31,6 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     reading = reading_of(values_of(bindings([str(teacher.folder / RECIPE)], ())))
     predict_records = predictor(trained, task, request.data, reading)
     languages = languages_present(task, request.data, "translate_train")
-    if not languages:
-        raise UserError(
-            f"{task.full_name}: no translated training sets below {request.data} for the teacher to"
-            " label"
-        )
-    field = "label"
-    if task.kind == "tagging":
-        field = "tags"
     # Whole or not at all: a student would train on what a stopped teacher left.
     partial = folder.with_name("labelled.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -49,9 +39,8 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
         labelled = []
         predicted = predict_records(records, "translate_train", language)
         for record, output in zip(records, predicted, strict=True):
-            if field == "tags":
-                output = tuple(output)
-            labelled.append(dataclasses.replace(record, **{field: output}))
+            answer = {"tags": tuple(output)} if task.kind == "tagging" else {"label": output}
+            labelled.append(dataclasses.replace(record, **answer))
         write_labelled(labelled_path(partial, task, language), labelled)
     shutil.rmtree(folder, ignore_errors=True)  # of a cell that was not trained
     partial.rename(folder)

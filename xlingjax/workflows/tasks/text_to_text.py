@@ -18,17 +18,15 @@ from xlingjax.workflows.scorecard.cells import SCORES
 from xlingjax.workflows.tasks.request import reading_of
 
 if TYPE_CHECKING:
-    from xlingjax.workflows.tasks.measure import Checkpoint, Measurement
+    from xlingjax.workflows.tasks.measure import Checkpoint
 
 
-def measure_texts(
-    measurement: "Measurement", checkpoint: "Checkpoint", tasks: Sequence[Any], say: Any
-) -> None:
+def measure_texts(checkpoint: "Checkpoint", tasks: Sequence[Any]) -> None:
     """Writes the texts and the scores of each task into TO/mixtures/MIXTURE/WEIGHTS-step-STEP.
     Raises UserError, before the first is read, for a task whose split or language is not known."""
     from xlingjax.tasks.seqio_scores import split_of
 
-    run = checkpoint.run
+    run, measurement, say = checkpoint.run, checkpoint.measurement, checkpoint.say
     reads = []
     for task in tasks:
         split = split_of(task, measurement.split)
@@ -63,8 +61,8 @@ def measure_texts(
             say(f"{task.name}: {note}")
     record = {
         "mixture": measurement.mixture,
-        "run": run_and_checkpoint(checkpoint.source)[0].name,
-        "start": {"run": checkpoint.source, "sha256": checkpoint.weights},
+        "run": run_and_checkpoint(measurement.source)[0].name,
+        "start": checkpoint.start,
         "step": checkpoint.step,
         "beams": reading.beams,
         "no_repeat_ngram": reading.no_repeat_ngram,
@@ -116,15 +114,11 @@ def languages_of(task: Any, run: TrainedRun, requested: Sequence[str]) -> tuple[
     codes = requested or declared_languages(task)
     if not codes:
         codes = named_languages(task.name, run.languages)
-    if not codes and not run.model.config.tells_languages():
-        # Whichever: it changes nothing of what such a model reads.
+    if not codes and (len(run.languages) < 2 or not run.model.config.tells_languages()):
+        # Whichever: without a language to tell it changes nothing of what a model reads.
         codes = run.languages[:1] or ("",)
-    if not codes and len(run.languages) == 1:
-        codes = run.languages
-    if len(codes) == 1:
-        return codes[0], codes[0]
-    if len(codes) == 2:
-        return codes[0], codes[1]
+    if codes and len(codes) < 3:
+        return codes[0], codes[-1]
     raise UserError(
         f"task {task.name}: the languages of its inputs and targets are not known: call the task"
         f" after them, like {task.name}.de or {task.name}.de_en, or give --languages SOURCE TARGET"
