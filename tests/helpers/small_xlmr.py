@@ -1,12 +1,35 @@
 """A small XLM-R of random weights in a folder, as transformers saves it, with a tokenizer of its
 own."""
 
+import io
 import json
 
 import sentencepiece
 
 from xlingjax.convert.formats.parity import SENTENCES
 
+ODD = (
+    "",
+    " ",
+    " \t\u3000a  b ▁ ",
+    "▁ a",
+    "a▁▁b ▁▁",
+    "\x01",
+    "  leading",
+    "trailing  ",
+    "dou  ble",
+    "tab\tnew\nline\r\nx",
+    "no\u00a0break",
+    "\u200bzero\u200dwidth\ufeff\u200c",
+    "\u202eabc",
+    "haaaaaaaah .......",
+    "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ ꙮ",
+    "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔",
+    "\u0301a",
+    "क\u093c न\u093c\u094d ो",
+    "\u1112\u1161\u11ab",
+)
+"""Texts that a tokenizer may cut otherwise than SentencePiece does."""
 CONFIG = dict(
     hidden_size=24,
     num_hidden_layers=3,
@@ -21,25 +44,26 @@ CONFIG = dict(
 )
 
 
-def tokenizer_model(path, size=340):
-    """A SentencePiece model as XLM-R's: <unk> 0, <s> 1, </s> 2."""
+def sentencepiece_model(sentences=SENTENCES, size=340, **options):
+    """The bytes of a SentencePiece model with XLM-R's ids: <unk> 0, <s> 1, </s> 2."""
+    model = io.BytesIO()
+    ids = dict(unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+    options = {**ids, "character_coverage": 1.0, "hard_vocab_limit": False, **options}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4),
-        model_prefix=str(path / "spm"),
+        sentence_iterator=iter([*sentences] * 4),
+        model_writer=model,
         vocab_size=size,
-        character_coverage=1.0,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=-1,
-        hard_vocab_limit=False,
         minloglevel=2,
+        **options,
     )
-    (path / "spm.model").rename(path / "sentencepiece.bpe.model")
-    (path / "spm.vocab").unlink()
-    return sentencepiece.SentencePieceProcessor(
-        model_file=str(path / "sentencepiece.bpe.model")
-    ).get_piece_size()
+    return model.getvalue()
+
+
+def tokenizer_model(path, size=340, sentences=SENTENCES):
+    """Writes sentencepiece.bpe.model; returns how many pieces it has."""
+    file = path / "sentencepiece.bpe.model"
+    file.write_bytes(sentencepiece_model(sentences, size))
+    return sentencepiece.SentencePieceProcessor(model_file=str(file)).get_piece_size()
 
 
 def save(path, kind="XLMRobertaForMaskedLM", **changes):
