@@ -2,46 +2,21 @@
 own."""
 
 import io
-import json
 
 import sentencepiece
 
 from xlingjax.convert.formats.parity import SENTENCES
 
 ODD = (
-    "",
-    " ",
-    " \t\u3000a  b ▁ ",
-    "▁ a",
-    "a▁▁b ▁▁",
-    "\x01",
-    "  leading",
-    "trailing  ",
-    "dou  ble",
-    "tab\tnew\nline\r\nx",
-    "no\u00a0break",
-    "\u200bzero\u200dwidth\ufeff\u200c",
-    "\u202eabc",
-    "haaaaaaaah .......",
-    "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ ꙮ",
-    "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔",
-    "\u0301a",
-    "क\u093c न\u093c\u094d ो",
-    "\u1112\u1161\u11ab",
-)
+    "", " ", " \t\u3000a  b ▁ ", "▁ a", "a▁▁b ▁▁", "\x01", "  leading", "trailing  ", "dou  ble",
+    "tab\tnew\nline\r\nx", "no\u00a0break", "\u200bzero\u200dwidth\ufeff\u200c", "\u202eabc",
+    "haaaaaaaah .......", "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ ꙮ",
+    "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔", "\u0301a", "क\u093c न\u093c\u094d ो", "\u1112\u1161\u11ab",
+)  # fmt: skip
 """Texts that a tokenizer may cut otherwise than SentencePiece does."""
-CONFIG = dict(
-    hidden_size=24,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=40,
-    max_position_embeddings=70,
-    layer_norm_eps=1e-5,
-    pad_token_id=1,
-    bos_token_id=0,
-    eos_token_id=2,
-    type_vocab_size=1,
-)
+CONFIG = dict(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40)
+CONFIG |= dict(max_position_embeddings=70, layer_norm_eps=1e-5, type_vocab_size=1)
+CONFIG |= dict(pad_token_id=1, bos_token_id=0, eos_token_id=2)
 
 
 def sentencepiece_model(sentences=SENTENCES, size=340, **options):
@@ -77,11 +52,8 @@ def save(path, kind="XLMRobertaForMaskedLM", **changes):
     kind = getattr(transformers, kind)
     model = kind(kind.config_class(**{**CONFIG, "vocab_size": pieces + 2, **changes})).eval()
     for name, weight in model.named_parameters():
-        torch.nn.init.normal_(
-            weight, mean=float("LayerNorm.weight" in name or "layer_norm.weight" in name), std=0.3
-        )
+        norm = name.endswith(("LayerNorm.weight", "layer_norm.weight"))
+        torch.nn.init.normal_(weight, mean=float(norm), std=0.3)
     model.save_pretrained(path)
-    (path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "XLMRobertaTokenizer"})
-    )
+    (path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
     return model
