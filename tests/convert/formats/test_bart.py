@@ -1,7 +1,5 @@
 """BART and mBART: the same states on both sides, the same logits, the same bits."""
 
-import jax
-import numpy as np
 import pytest
 
 from xlingjax.convert.formats.bart import BART
@@ -42,30 +40,6 @@ def test_states_of_both_sides_and_logits_are_theirs(shape, tmp_path):
     columns_BT = batch["decoder_pack_ids"] > 0
     foreign.assert_states_are(decoded, [*map(norm, earlier), last], columns_BT)
     foreign.assert_states_are([logits], [wanted.logits], columns_BT)
-
-
-def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
-    """With XLM-R's ids; mBART's own have languages behind them."""
-    from tests.helpers import small_xlmr
-    from xlingjax.cli.main import main
-    from xlingjax.inference.run import open_run
-
-    (tmp_path / "hf").mkdir()
-    pieces = small_xlmr.tokenizer_model(tmp_path / "hf")
-    save(tmp_path / "hf", "MBart", vocab_size=pieces + 2, max_position_embeddings=90)
-    (tmp_path / "hf" / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "XLMRobertaTokenizer"}'
-    )
-    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
-    told = capsys.readouterr().out
-    assert "logits of the next piece: largest difference" in told and "has no tokenizer" not in told
-    opened, direct = open_run(tmp_path / "run"), params_of(tmp_path / "hf")
-    jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
-    foreign.changed(vocab_size=pieces + 129)(
-        tmp_path / "hf"
-    )  # as if languages stood behind the pieces
-    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
-    assert "and 0 languages: these are not of one model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -180,17 +180,12 @@ def test_a_pickle_of_more_than_arrays_is_refused_and_not_run(kind, reference, tm
     assert not (tmp_path / "ran").exists()
 
 
-def test_weights_that_are_no_floats_and_other_shapes_are_refused(reference, tmp_path):
+def test_weights_that_are_no_floats_and_other_architectures_are_refused(reference, tmp_path):
     table = of_paddle(table_of(reference, "self_attn"))
     name = "ernie_m.encoder.layers.1.linear1.weight"
-    for value, message in (
-        (table[name].T, "linear1.weight: wanted 24 x 96, found 96 x 24"),
-        (table[name].astype(np.uint16), "is uint16; weights are floating-point numbers"),
-        (np.full_like(table[name], np.nan), "values that are NaN or infinite"),
-    ):
-        path = written(tmp_path, {**table, name: value})
-        with pytest.raises(UserError, match=message):
-            checkpoints.params_of(path)
+    path = written(tmp_path, {**table, name: table[name].astype(np.uint16)})
+    with pytest.raises(UserError, match="is uint16; weights are floating-point numbers"):
+        checkpoints.params_of(path)
     path = written(tmp_path, table, config={**CONFIG, "init_class": "ErnieModel"})
     with pytest.raises(UserError, match="architecture ErnieModel is not read"):
         checkpoints.params_of(path)

@@ -151,32 +151,24 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     assert (repr(prefix) in told) == (prefix != "")
 
 
+OF_POOLING, OF_ALL = "1_Pooling/config.json", "config_sentence_transformers.json"
+DENSE = modules(("", "models.Transformer"), POOLING, ("2_Dense", "models.Dense"))
 UNREAD = {  # changes of the files of version 2, and what is said
-    "it pools by max": {"1_Pooling/config.json": old_pooling("max_tokens")},
-    "it pools by mean and max": {"1_Pooling/config.json": {"pooling_mode": ["mean", "max"]}},
-    "it pools by weightedmean": {
-        "1_Pooling/config.json": old_pooling(pooling_mode_weightedmean_tokens=True)
-    },
-    "the prefix is left out of its pooling": {
-        "1_Pooling/config.json": old_pooling("mean_tokens", include_prompt=False)
-    },
-    "2_Dense is a module Dense": {
-        "modules.json": modules(("", "models.Transformer"), POOLING, ("2_Dense", "models.Dense"))
-    },
-    "it pools by nothing": {"modules.json": VERSION_2["modules.json"][:1]},
-    "sentence_bert_config.json folds the case": {
-        "sentence_bert_config.json": {"max_seq_length": 64, "do_lower_case": True}
-    },
-    "it is a SparseEncoder": {"config_sentence_transformers.json": {"model_type": "SparseEncoder"}},
-    "its vectors are cut at 8 dimensions": {
-        "config_sentence_transformers.json": {"truncate_dim": 8}
-    },
+    "it pools by max": (OF_POOLING, old_pooling("max_tokens")),
+    "it pools by mean and max": (OF_POOLING, {"pooling_mode": ["mean", "max"]}),
+    "it pools by weightedmean": (OF_POOLING, old_pooling(pooling_mode_weightedmean_tokens=True)),
+    "the prefix is left out of its": (OF_POOLING, old_pooling("mean_tokens", include_prompt=False)),
+    "2_Dense is a module Dense": ("modules.json", DENSE),
+    "it pools by nothing": ("modules.json", DENSE[:1]),
+    "folds the case": ("sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": True}),
+    "it is a SparseEncoder": (OF_ALL, {"model_type": "SparseEncoder"}),
+    "its vectors are cut at 8 dimensions": (OF_ALL, {"truncate_dim": 8}),
 }
 
 
 @pytest.mark.parametrize("said", UNREAD)
 def test_what_is_not_computed_here_is_said_and_never_a_mean(said, released, tmp_path, capsys):
-    folder = beside(released, tmp_path / "st", VERSION_2 | UNREAD[said])
+    folder = beside(released, tmp_path / "st", VERSION_2 | dict([UNREAD[said]]))
     assert run_from(folder, tmp_path / "run") == 0
     told = capsys.readouterr().out
     assert "sentence vectors: not computed here, since " in told and said in told
@@ -184,7 +176,7 @@ def test_what_is_not_computed_here_is_said_and_never_a_mean(said, released, tmp_
 
 def test_what_is_not_computed_here_is_refused_until_a_pooling_is_given(released, tmp_path, capsys):
     said = "it pools by max"
-    folder = beside(released, tmp_path / "st", VERSION_2 | UNREAD[said])
+    folder = beside(released, tmp_path / "st", VERSION_2 | dict([UNREAD[said]]))
     assert run_from(folder, tmp_path / "run") == 0
     capsys.readouterr()
     (tmp_path / "lines.txt").write_text("x\ny\n")

@@ -149,9 +149,9 @@ def test_specials_pairs_and_text_again(layout, kind, tmp_path):
     pair = tokenizer("Das Wasser", "der See")
     assert pair["input_ids"] == [bos, *first, *between, *second, eos]
     assert "token_type_ids" not in pair
-    text = "The water 🦄 of the lake is cold."
+    text = f"The water {'🦄 ' * ('bytes' in kind)}of the lake is cold."
     again = tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True)
-    assert again == (text if "bytes" in kind else vocabulary.decode(vocabulary.encode(text)))
+    assert again == text == vocabulary.decode(vocabulary.encode(text))
     assert tokenizer(["a", "Das Wasser"], padding=True)["input_ids"][0][-1] == vocabulary.pad_id
 
 

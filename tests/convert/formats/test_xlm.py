@@ -108,7 +108,6 @@ def twice(found):
     ("spoil", "message"),
     [
         (foreign.changed(gelu_activation=False), "gelu_activation=False is not something"),
-        (foreign.changed(asm=True), "asm=True is not something"),
         (foreign.reweighted(untied), "pred_layer.proj.weight is not transformer.embeddings.weight"),
         (foreign.reweighted(twice), "are one weight; leave one"),
     ],
