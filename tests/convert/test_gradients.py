@@ -38,10 +38,8 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
         chosen = rng.choice(length, count, replace=False)
         targets = rng.integers(4, vocab, count)
         labels_BL[row, chosen] = targets
-        batch["masked_positions"][row, :count], batch["masked_targets"][row, :count] = (
-            chosen,
-            targets,
-        )
+        batch["masked_positions"][row, :count] = chosen
+        batch["masked_targets"][row, :count] = targets
         batch["masked_weights"][row, :count] = 1
 
     model, objective = build_model(found.config), MLM(packed=False, chunk=0)
@@ -76,13 +74,11 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
         folded = segment if name.endswith("position_embeddings.weight") else 0
         change, wanted_change = ours[name] - (before[name] + folded), weight - before[name]
         size = np.linalg.norm(wanted_change)
-        if name.endswith(
-            "key.bias"
-        ):  # shifts all scores of a row alike: its gradient is 0 but for rounding
+        # It shifts all scores of a row alike: its gradient is 0 but for rounding.
+        if name.endswith("key.bias"):
             assert size < 1e-6 and np.linalg.norm(change) < 1e-6
             continue
         assert size > 1e-4, name
         assert np.linalg.norm(weight + folded - ours[name]) < 1e-5 * np.linalg.norm(weight), name
-        assert np.linalg.norm(change - wanted_change) < 1e-4 * size, (
-            name
-        )  # of numbers that were rounded at the weights
+        # Of numbers that were rounded at the weights.
+        assert np.linalg.norm(change - wanted_change) < 1e-4 * size, name

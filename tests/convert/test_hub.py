@@ -44,44 +44,25 @@ def push(name, output="out"):
 
 def test_the_whole_folder_goes_to_a_private_repository_in_one_commit(hub, tmp_path, capsys):
     assert push("me/model", tmp_path / "out") == 0
+    whole = {"repo_id": "me/model", "folder_path": str(tmp_path / "out")}
     assert hub.calls == [
         ("create_repo", ("me/model",), {"private": True, "exist_ok": True}),
-        (
-            "upload_folder",
-            (),
-            {
-                "repo_id": "me/model",
-                "folder_path": str(tmp_path / "out"),
-                "commit_message": "xlingjax export",
-            },
-        ),
+        ("upload_folder", (), {**whole, "commit_message": "xlingjax export"}),
     ]
     assert capsys.readouterr().out.endswith("pushed to https://hub/me/model/commit/1\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("model", "--push model: give USER/NAME"),
-        ("a/b/c", "--push a/b/c: give USER/NAME"),
-        ("me/mo del", "--push me/mo del: give USER/NAME"),
-        ("me/-model", "--push me/-model: give USER/NAME"),
-    ],
-)
-def test_an_impossible_name_is_refused_before_the_export(name, message, hub, capsys):
+@pytest.mark.parametrize("name", ["model", "me/mo del"])
+def test_an_impossible_name_is_refused_before_the_export(name, hub, capsys):
     assert push(name) == 2
     said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1 and not hub.exports
+    assert f"--push {name}: give USER/NAME" in said and not hub.exports
 
 
-def test_without_a_token_nothing_is_exported(hub, monkeypatch, capsys):
+def test_without_a_token_or_the_package_nothing_is_exported(hub, monkeypatch, capsys):
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     assert push("me/model") == 2
     assert "--push me/model: the hub wants a token: `hf auth login`" in capsys.readouterr().err
-    assert not hub.exports
-
-
-def test_without_the_package_the_command_for_it_is_said(hub, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert push("me/model") == 2
     assert "--push me/model needs pip install 'xlingjax[interop]'" in capsys.readouterr().err
@@ -92,7 +73,5 @@ def test_what_the_hub_refuses_is_one_line_and_the_folder_stays(hub, capsys):
     hub.error = OSError("403 Forbidden: no right to write\nRequest ID: 1")
     assert push("me/model") == 2
     said = capsys.readouterr().err
-    assert (
-        "--push me/model: 403 Forbidden: no right to write; out is whole: `hf upload me/m" in said
-    )
+    assert "--push me/model: 403 Forbidden: no right to write; out is whole: `hf up" in said
     assert said.count("\n") == 1 and hub.exports == 1

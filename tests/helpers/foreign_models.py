@@ -1,10 +1,21 @@
 """Random models of other programs, the batches they are compared on, and the comparisons."""
 
 import json
+import shutil
 
 import numpy as np
+import pytest
+
+from xlingjax.errors import UserError
 
 TOLERANCE = 1e-4
+BART = dict(vocab_size=50, d_model=24, max_position_embeddings=37)
+"""What BART and mBART are made of here: 3 layers, 2 of the decoder."""
+BART |= {f"{side}_layers": n for side, n in (("encoder", 3), ("decoder", 2))}
+BART |= {f"{side}_attention_heads": 4 for side in ("encoder", "decoder")}
+BART |= {f"{side}_ffn_dim": 40 for side in ("encoder", "decoder")}
+SIDES = dict(input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+"""The fields of a batch of both sides, by their arguments."""
 
 
 def randomised(model, std=0.3):
@@ -42,6 +53,11 @@ def batch_of(vocab, columns, pad, ends, languages=1, prefix=""):
     }
 
 
+def both_sides(vocab, source=37, target=23, pad=1, ends=2, languages=1):
+    batch = batch_of(vocab, source, pad, ends, languages)
+    return batch | batch_of(vocab, target, pad, ends, languages, prefix="decoder_")
+
+
 def tensors(batch, **names):
     """{their argument: the field as a tensor}."""
     import torch
@@ -65,6 +81,41 @@ def states_and_logits(found, batch):
         return h_NBLD, (g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
 
     return jax.tree.map(np.asarray, jax.jit(compute)(found.params, batch))
+
+
+def states_and_logits_of_both_sides(found, batch, decode="decode"):
+    """(the encoder's states of every layer, the decoder's of its first layer, the first two and so
+    on, logits). decode: the model's method."""
+    import jax
+
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.build import build_model
+    from xlingjax.model.masks import bidirectional
+
+    model, config, decoded = build_model(found.config), found.config, []
+    h_NBLD = jax.jit(
+        lambda params: model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
+    )(found.params)
+    for n in range(1, config.decoder_layers + 1):
+        decoder = {**found.params["decoder"]}
+        decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
+        params = {**found.params, "decoder": decoder}
+        shorter = build_model(config.replace(decoder_layers=n))
+        decoded.append(jax.jit(getattr(shorter, decode))(params, batch, h_NBLD[-1]))
+    g, table_VD, bias_V = model.decoder_head(found.params, decoded[-1])
+    logits = (g @ table_VD.T + bias_V)[..., : config.vocab_size]
+    return jax.tree.map(np.asarray, (h_NBLD, decoded, logits))
+
+
+def class_logits(found, batch):
+    """Of our encoder's classifier."""
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.build import build_model
+    from xlingjax.model.masks import bidirectional
+
+    model = build_model(found.config)
+    states = model.encode(found.params, batch, AttentionSpec(bidirectional))
+    return np.asarray(model.classify(found.params, states, batch))
 
 
 def assert_states_are(ours, theirs, valid_BL):
@@ -134,6 +185,14 @@ def reweighted(change):
         save_file(found, folder / "model.safetensors")
 
     return write
+
+
+def assert_refused(read, folder, spoil, message, tmp_path):
+    """A copy of the folder, spoilt, is not read."""
+    copy = shutil.copytree(folder, tmp_path / "hf")
+    spoil(copy)
+    with pytest.raises(UserError, match=message):
+        read(copy)
 
 
 def relative_scores(

@@ -1,7 +1,5 @@
 """mBART's folders: SentencePiece's ids as XLM-R's, and the language codes as language tokens."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from xlingjax.cli.main import main
 from xlingjax.convert.formats.bart import CODES
 from xlingjax.convert.formats.hugging_face import params_of, read
 from xlingjax.convert.formats.parity import SENTENCES
-from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
@@ -19,23 +16,16 @@ ODD = ("  two  spaces ", "a\tb\nc", "no\u00a0break\u3000wide", "", " ")
 OF_25, OF_50 = CODES
 
 
-def save(path, tokenizer, rows=None):
+def save(path, tokenizer):
     """A small model in a folder of the files that are on the hub, tokenizer.json as transformers
     makes it."""
     path.mkdir()
     pieces = small_xlmr.tokenizer_model(path)
     made = getattr(transformers, tokenizer).from_pretrained(path)
     made.save_pretrained(path)
+    sizes = dict(vocab_size=pieces + 2 + len(CODES[tokenizer]), max_position_embeddings=90)
     config = transformers.MBartConfig(
-        vocab_size=rows or pieces + 2 + len(CODES[tokenizer]),
-        d_model=24,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=40,
-        decoder_ffn_dim=40,
-        max_position_embeddings=90,
+        **foreign.BART | sizes | dict(encoder_layers=1, decoder_layers=1)
     )
     foreign.randomised(transformers.MBartForConditionalGeneration(config)).save_pretrained(path)
     return made
@@ -95,25 +85,9 @@ def test_an_import_is_compared_with_its_rows_in_their_order(saved, tmp_path, cap
     assert f"{len(CODES[type(tokenizer).__name__])} language codes, a" in told
 
 
-def without_model(path):
-    (path / "sentencepiece.bpe.model").unlink()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (
-            foreign.changed(vocab_size=295),
-            "has 295 rows, its tokenizer 271 pieces and 0 languages: these are not of one model",
-        ),
-        (without_model, "no sentencepiece.bpe.model in"),
-    ],
-)
-def test_files_that_do_not_belong_together_are_refused(of_25, spoil, message, tmp_path):
-    shutil.copytree(of_25, tmp_path / "hf")
-    spoil(tmp_path / "hf")
-    with pytest.raises(UserError, match=message):
-        read(tmp_path / "hf")
+def test_files_that_do_not_belong_together_are_refused(of_25, tmp_path):
+    message = "has 295 rows, its tokenizer 271 pieces and 0 languages: these are not of one model"
+    foreign.assert_refused(read, of_25, foreign.changed(vocab_size=295), message, tmp_path)
 
 
 def test_the_model_alone_has_their_order(of_25):

@@ -11,7 +11,6 @@ from tests.helpers import small_xlmr
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.hugging_face import read
 from xlingjax.convert.formats.parity import SENTENCES
-from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
 
@@ -30,14 +29,9 @@ def folder(tmp_path_factory):
     tokenizer = transformers.XLMRobertaTokenizer.from_pretrained(path)
     tokenizer.save_pretrained(path)
     (path / "sentencepiece.bpe.model").unlink()
+    sizes = dict(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40)
     config = transformers.BertConfig(
-        vocab_size=pieces + 2 + SPARE,
-        hidden_size=24,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=40,
-        max_position_embeddings=120,
-        pad_token_id=0,
+        vocab_size=pieces + 2 + SPARE, max_position_embeddings=120, pad_token_id=0, **sizes
     )
     model = foreign.randomised(transformers.BertForMaskedLM(config))
     with torch.no_grad():  # theirs would predict nothing else
@@ -86,10 +80,8 @@ def test_in_and_out_again(folder, tmp_path, capsys):
     assert main(["import", str(folder), "--to", run]) == 0
     assert "35 rows of the embedding table" in capsys.readouterr().out
     assert main(["export", run, "--to", str(out)]) == 0
-    assert (
-        json.loads((out / "config.json").read_text())["vocab_size"]
-        == read(folder).config.table_rows
-    )
+    told = json.loads((out / "config.json").read_text())
+    assert told["vocab_size"] == read(folder).config.table_rows
     theirs, ours = (
         transformers.AutoModelForMaskedLM.from_pretrained(path).eval() for path in (folder, out)
     )
@@ -101,9 +93,8 @@ def test_in_and_out_again(folder, tmp_path, capsys):
         with torch.no_grad():
             wanted, got = (model(ids, output_hidden_states=True) for model in (theirs, ours))
         np.testing.assert_allclose(got.logits.numpy(), wanted.logits.numpy(), atol=1e-4)
-        np.testing.assert_allclose(
-            states[:, i], torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy(), atol=1e-4
-        )
+        means = torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy()
+        np.testing.assert_allclose(states[:, i], means, atol=1e-4)
     again = str(tmp_path / "again")
     assert main(["import", str(out), "--to", again]) == 0
     assert open_run(again).model.config.table_rows == open_run(run).model.config.table_rows
@@ -111,11 +102,9 @@ def test_in_and_out_again(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize("rows", [-3, 65])
 def test_a_table_of_another_tokenizer_is_refused(rows, folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "hf")
-    pieces = read(folder).config.vocab_size
-    foreign.changed(vocab_size=pieces + rows)(tmp_path / "hf")
-    with pytest.raises(UserError, match=r"are not of one model; .*resize_token_embeddings\(\d+\)"):
-        read(tmp_path / "hf")
+    spoil = foreign.changed(vocab_size=read(folder).config.vocab_size + rows)
+    message = r"are not of one model; .*resize_token_embeddings\(\d+\)"
+    foreign.assert_refused(read, folder, spoil, message, tmp_path)
 
 
 def test_trimmed_to_the_pieces_of_a_text(folder, tmp_path, capsys):
@@ -132,8 +121,7 @@ def test_trimmed_to_the_pieces_of_a_text(folder, tmp_path, capsys):
     assert main(["vocab", "trim", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
     assert "35 rows without a piece left behind" in capsys.readouterr().out
     trimmed, whole = open_run(out), open_run(run)
-    assert (
-        trimmed.model.config.table_rows is None and trimmed.vocabulary.size < whole.vocabulary.size
-    )
+    assert trimmed.model.config.table_rows is None
+    assert trimmed.vocabulary.size < whole.vocabulary.size
     found, wanted = (one.embed([SENTENCES[1]], "de") for one in (trimmed, whole))
     np.testing.assert_allclose(found, wanted, atol=1e-5)

@@ -16,83 +16,28 @@ from xlingjax.errors import UserError
 
 transformers = pytest.importorskip("transformers")
 
-GOLDEN = {
-    # fmt: off
-    "Das Wasser — „kalt“!": ([121, 122, 3, 3, 124, 3, 263], [116, 117, 3, 3, 121, 3, 273]),
-    "ВОДА в озере, не правда ли?": (
-        [126, 79, 129, 41, 138, 139, 140, 32],
-        [45, 274, 275, 276, 71, 124, 42, 133, 134, 135, 32],
-    ),
-    "Νερό ΛΊΜΝΗΣ": ([142, 144], [103, 137, 277, 373, 278, 279]),
-    "ماء البحيرة": ([152, 153], [153, 154]),
-    "المים באגם": ([159, 87, 91, 163], [160, 76, 80, 164]),
-    "झील का पानी": ([171, 172, 173], [174, 175, 176]),
-    "হ্রদের জল": ([182, 183], [188, 189]),
-    "ஏரியின் நீர்": ([193, 195], [198, 201]),
-    "น้ำในทะเลสาบ": ([34, 200, 264], [87, 35, 208, 280]),
-    "今天早上，湖里的水。很冷": (
-        [62, 97, 98, 99, 41, 35, 100, 101, 36, 14, 102, 63],
-        [61, 88, 89, 90, 42, 36, 91, 92, 37, 14, 93, 62],
-    ),
-    "湖の水が": ([35, 103, 36, 104], [36, 94, 37, 95]),
-    "호수의 물이": ([219, 220, 221, 222, 223], [96, 97, 98, 99, 100]),
-    "ტბის წყალი": ([230, 3], [239, 3]),
-    "լճի ջուրը": ([240, 241], [250, 251]),
-    "የሐይቁ ውሃ": ([251, 252], [261, 262]),
-    "  the\u00a0 lake \t is\u3000cold\u200b ": ([71, 40, 114, 115], [107, 41, 109, 110]),
-    "lake\u0301 e\u0301 é Ｗａｔｅｒ ﬁn ①２ ½": (
-        [40, 18, 18, 267, 268, 269, 270, 271, 272, 42, 273, 3, 275],
-        [41, 104, 18, 104, 283, 284, 285, 286, 287, 288, 289, 44, 290, 3, 292],
-    ),
-    "\U0001f468\u200d\U0001f469 it's…isn't": (
-        [276, 278, 120, 357, 360, 117, 118],
-        [293, 295, 115, 376, 380, 112, 113],
-    ),
-    "Mr. U.S. lake... 3,000.5 5\u00a05 % <s> x@y.de": (
-        [358, 359, 40, 360, 361, 3, 37, 70, 280, 281, 16, 282, 283, 284, 285, 364],
-        [377, 378, 41, 380, 381, 3, 38, 66, 297, 298, 17, 299, 300, 301, 384],
-    ),
-    # fmt: on
-}
-"""{text: (ids where capitals and accents are removed, ids where they are kept)}, of XLMTokenizer.
-"""
+SCRIPTS = (
+    "Das Wasser — „kalt“!", "ВОДА в озере, не правда ли?", "Νερό ΛΊΜΝΗΣ", "ماء البحيرة",
+    "المים באגם", "झील का पानी", "হ্রদের জল", "ஏரியின் நீர்", "น้ำในทะเลสาบ", "今天早上，湖里的水。很冷",
+    "湖の水が", "호수의 물이", "ტბის წყალი", "լճի ջուրը", "የሐይቁ ውሃ",
+    "  the\u00a0 lake \t is\u3000cold\u200b ", "lake\u0301 e\u0301 é Ｗａｔｅｒ ﬁn ①２ ½",
+    "\U0001f468\u200d\U0001f469 it's…isn't", "Mr. U.S. lake... 3,000.5 5\u00a05 % <s> x@y.de",
+)  # fmt: skip
 TEXTS = (
-    *SENTENCES,
-    *GOLDEN,
-    "",
-    " ",
-    "\u00a0",
-    "\u0301",
-    ".",
-    "..",
-    "\u00e9",
-    "\u1e9b\u0323 \u212b \uf900",
-    "\ufb2a \u0958",
-    "\u1f82",
-    "Σίσυφος ΣΑΣ. ΟΔΟΣ",
-    "İstanbul straße DŽ",
-    "``quoted'' \",\". ,",
-    "(a ) %5 %",
-    "nº\u00a05 «\u00a0x\u00a0»",
-    "a\tb\r\nc\u2028d\x85e",
-    "\ufeffa\u00adb\u200cc",
-    "🇩🇪 1️⃣ 👍🏽",
-    "\U0001fae8",
-    "가각 \u1100\u1161",
-    "http://a.b/c_d @x #y",
-    "e.g. p. 5 vs. No. 7",
-    "l'eau d'oc 's",
-    "日本語（全角）【】「」～…",
-    "<special1> </s> </w>",
-    "lakes" * 40,
-)
+    *SENTENCES, *SCRIPTS, "", " ", "\u00a0", "\u0301", ".", "..", "\u00e9",
+    "\u1e9b\u0323 \u212b \uf900", "\ufb2a \u0958", "\u1f82", "Σίσυφος ΣΑΣ. ΟΔΟΣ",
+    "İstanbul straße DŽ", "``quoted'' \",\". ,", "(a ) %5 %", "nº\u00a05 «\u00a0x\u00a0»",
+    "a\tb\r\nc\u2028d\x85e", "\ufeffa\u00adb\u200cc", "🇩🇪 1️⃣ 👍🏽", "\U0001fae8",
+    "가각 \u1100\u1161", "http://a.b/c_d @x #y", "e.g. p. 5 vs. No. 7", "l'eau d'oc 's",
+    "日本語（全角）【】「」～…", "<special1> </s> </w>", "lakes" * 40,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
 def folder(request, tmp_path_factory):
     """Some pieces of the merges are not in the vocabulary: those with a q or a \u10da."""
     path = tmp_path_factory.mktemp("fastbpe")
-    small_fastbpe.write(path, (*SENTENCES, *GOLDEN), fold=request.param, without="q\u10da")
+    small_fastbpe.write(path, (*SENTENCES, *SCRIPTS), fold=request.param, without="q\u10da")
     return path
 
 
@@ -119,24 +64,16 @@ def test_the_ids_are_those_of_xlm(folder, vocabulary):
     known = [i for text in TEXTS for i in vocabulary.encode(text)]
     assert known.count(vocabulary.unk_id) < len(known) / 4
     ids, lengths = vocabulary.encode_lines(TEXTS)
-    assert ids.tolist() == known and lengths.tolist() == [
-        len(vocabulary.encode(text)) for text in TEXTS
-    ]
-    assert ids.dtype == lengths.dtype == np.int32
-
-
-@pytest.mark.parametrize("text", GOLDEN)
-def test_the_ids_are_those_they_were(vocabulary, text):
-    assert vocabulary.encode(text) == GOLDEN[text][0 if vocabulary.lowercase else 1]
+    assert ids.tolist() == known and ids.dtype == lengths.dtype == np.int32
+    assert lengths.tolist() == [len(vocabulary.encode(text)) for text in TEXTS]
 
 
 def test_text_again_is_theirs(folder, vocabulary):
     theirs = theirs_of(folder)
     for text in TEXTS:
         ids = vocabulary.encode(text)
-        assert vocabulary.decode([1, *ids, 1, 2]) == theirs.convert_tokens_to_string(
-            theirs.convert_ids_to_tokens(ids)
-        )
+        wanted = theirs.convert_tokens_to_string(theirs.convert_ids_to_tokens(ids))
+        assert vocabulary.decode([1, *ids, 1, 2]) == wanted
 
 
 def test_a_merge_is_made_everywhere_before_the_next():
@@ -177,20 +114,7 @@ def test_spans_are_of_the_text_as_it_was_written(vocabulary):
     # `”,` becomes `,"`: the comma is where it was not, and stands for nothing.
     cut = [text[begin:end] for begin, end in words]
     assert cut == [
-        "Das",
-        "“",
-        "Wasser",
-        "”",
-        "…",
-        "des",
-        "Sees",
-        ",",
-        "isn",
-        "'t",
-        "“",
-        "kalt",
-        "",
-        "”",
+        *["Das", "“", "Wasser", "”", "…", "des", "Sees", ",", "isn", "'t", "“", "kalt", "", "”"]
     ]
     for text in TEXTS:
         ids, spans = vocabulary.encode_with_spans(text)
@@ -203,33 +127,20 @@ def test_words_alone_are_those_of_is_split_into_words(vocabulary, tmp_path):
     for name, content in vocabulary.files().items():
         (tmp_path / name).write_bytes(content)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    words = [word for word in " ".join(TEXTS).split() if "<" not in word] + [
-        "isn't",
-        "``",
-        "''",
-        '"',
-        "Herr.",
-        ".",
-    ]
+    words = [word for word in " ".join(TEXTS).split() if "<" not in word]
+    words += ["isn't", "``", "''", '"', "Herr.", "."]
     ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
-    for n, word in enumerate(
-        words
-    ):  # a word that they make nothing of, an accent alone, is <unk> here
+    for n, word in enumerate(words):
         own = [i for i, owner in zip(ids, owners, strict=True) if owner == n]
         wanted = theirs([word], is_split_into_words=True, add_special_tokens=False).input_ids
+        # A word that they make nothing of, an accent alone, is <unk> here.
         assert own == (wanted or [vocabulary.unk_id]), word
     assert ids != vocabulary.encode(" ".join(words))
 
 
 def test_what_is_rewritten_is_aligned_by_what_is_not():
     alone = {"…": "...", " ": ""}
-    assert aligned("a… b", "a...b", lambda c: alone.get(c, c)) == [
-        (0, 1),
-        (1, 2),
-        (1, 2),
-        (1, 2),
-        (3, 4),
-    ]
+    assert aligned("a… b", "a...b", lambda c: alone.get(c, c)) == [(0, 1), *[(1, 2)] * 3, (3, 4)]
     assert aligned("a''b", 'a"b', lambda c: c) == [(0, 1), (1, 3), (3, 4)]
     assert aligned("a5 6", "a5,6", lambda c: alone.get(c, c)) == [(0, 1), (1, 2), (3, 3), (3, 4)]
     assert aligned("ab", "abc", lambda c: c)[-1] == (2, 2)
@@ -239,9 +150,7 @@ def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
     for name, content in vocabulary.files().items():
         (tmp_path / name).write_bytes(content)
     again = Vocabulary.load(tmp_path)
-    assert again == vocabulary and again.special_ids == vocabulary.special_ids == frozenset(
-        range(14)
-    )
+    assert again == vocabulary and again.special_ids == {*range(14)}
     assert [again.encode(text) for text in TEXTS] == [vocabulary.encode(text) for text in TEXTS]
     told = json.loads((tmp_path / "tokenizer_config.json").read_text())
     told["do_lowercase_and_remove_accent"] = not told["do_lowercase_and_remove_accent"]
@@ -249,47 +158,38 @@ def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
     assert Vocabulary.load(tmp_path) != vocabulary
 
 
-def _halved(path):
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
-
-
-def without(name):
-    return lambda folder: (folder / name).unlink()
-
-
-def changed(name, change):
+def changed(change):
     def spoil(folder):
-        told = json.loads((folder / name).read_text())
+        told = json.loads((folder / "vocab.json").read_text())
         change(told)
-        (folder / name).write_text(json.dumps(told))
+        (folder / "vocab.json").write_text(json.dumps(told))
 
     return spoil
+
+
+def halved_merges(folder):
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "merges.txt").write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "spoil, words",
     [
-        (without("vocab.json"), "its vocabulary cannot be read: .*vocab.json"),
-        (changed("vocab.json", lambda told: told.pop("d")), "have gaps or stand twice"),
         (
-            changed("vocab.json", lambda told: told.update({"<pad>": 1, "</s>": 2})),
-            "do not begin with <s>, </s>",
+            lambda folder: (folder / "vocab.json").unlink(),
+            "cannot be read: .*vocab.json",
         ),
-        (changed("vocab.json", lambda told: told.update(d="1")), "vocabulary cannot be read"),
-        (
-            lambda folder: _halved(folder / "merges.txt"),
-            "no merge makes .* fetch the merges that belong to it",
-        ),
+        (changed(lambda told: told.pop("d")), "have gaps or stand twice"),
+        (changed(lambda told: told.update({"<pad>": 1, "</s>": 2})), "do not begin with <s>, </s>"),
+        (halved_merges, "no merge makes .* fetch the merges that belong to it"),
     ],
 )
 def test_what_is_not_of_xlm_is_refused(spoil, words, folder, tmp_path):
     for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     spoil(tmp_path)
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=words):
         Vocabulary.load(tmp_path)
-    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_codes_without_their_vocabulary_or_with_two_are_refused(folder, tmp_path):
@@ -300,10 +200,3 @@ def test_codes_without_their_vocabulary_or_with_two_are_refused(folder, tmp_path
     (tmp_path / "vocab_xnli_15").write_text("a 1\n")
     with pytest.raises(UserError, match="has vocab and vocab_xnli_15; leave the one"):
         FastBpeVocabulary.of_xlm(tmp_path)
-
-
-def test_surgery_is_refused(vocabulary):
-    from xlingjax.data.vocabulary.surgery import proto_of
-
-    with pytest.raises(UserError, match="surgery is on SentencePiece models"):
-        proto_of(vocabulary)

@@ -38,11 +38,9 @@ def test_xlm_layout_has_xlms_special_ids(vocabulary):
     assert (vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id) == (1, 1, 2)
     assert (vocabulary.unk_id, vocabulary.mask_id) == (3, 5)
     assert vocabulary.special_ids == frozenset(range(14))
-    assert vocabulary.pieces(range(14)) == [
-        *XLM_SPECIAL_PIECES[:5],
-        "<mask>",
-        *XLM_SPECIAL_PIECES[6:],
-    ]
+    wanted = [*XLM_SPECIAL_PIECES]
+    wanted[5] = "<mask>"
+    assert vocabulary.pieces(range(14)) == wanted
 
 
 def test_sentinels_are_special_tokens_behind_xlms(corpus, tmp_path):
@@ -60,18 +58,13 @@ def test_sentinels_are_special_tokens_behind_xlms(corpus, tmp_path):
 
 
 def test_xlmr_ids_are_sentencepiece_ids_plus_one(xlmr_model):
-    xlmr_model.with_name("vocab.json").write_text(
-        '{"layout": 39786, "the": 5}'
-    )  # another program's
+    # Another program's.
+    xlmr_model.with_name("vocab.json").write_text('{"layout": 39786, "the": 5}')
     vocabulary = Vocabulary.load(xlmr_model)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(xlmr_model))
     assert vocabulary.layout == "xlmr" and vocabulary.size == 202
-    assert (vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id) == (
-        0,
-        1,
-        2,
-        3,
-    )
+    roles = vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id
+    assert roles == (0, 1, 2, 3)
     assert vocabulary.mask_id == 201 and vocabulary.special_ids == {0, 1, 2, 3, 201}
     assert vocabulary.pieces([0, 1, 2, 3, 201]) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     for sentence in SENTENCES:
@@ -88,18 +81,14 @@ def test_round_trips(which, vocabulary, xlmr_model):
     for sentence in SENTENCES:
         ids = chosen.encode(sentence)
         wrapped = [chosen.bos_id, *ids, chosen.eos_id, chosen.pad_id, chosen.mask_id]
-        # SentencePiece normalises full-width punctuation, so compare what it says of its own
-        # encoding.
-        assert chosen.decode(wrapped) == chosen._processor.decode(
-            chosen._processor.encode(sentence)
-        )
+        # SentencePiece normalises full-width punctuation: what it says of its own encoding.
+        theirs = chosen._processor
+        assert chosen.decode(wrapped) == theirs.decode(theirs.encode(sentence))
         assert "".join(chosen.pieces(ids)).replace("▁", " ").strip() == chosen.decode(ids)
     flat, lengths = chosen.encode_lines([*SENTENCES, ""])
-    assert flat.dtype == np.int32 and lengths.tolist() == [
-        *(len(chosen.encode(s)) for s in SENTENCES),
-        0,
-    ]
-    assert flat.tolist() == [i for s in SENTENCES for i in chosen.encode(s)]
+    wanted = [chosen.encode(sentence) for sentence in SENTENCES]
+    assert flat.dtype == np.int32 and lengths.tolist() == [*map(len, wanted), 0]
+    assert flat.tolist() == sum(wanted, [])
     assert chosen.encode("") == []
 
 
@@ -113,22 +102,14 @@ def test_seqio_adapter_gives_the_same_ids_inside_tensorflow(vocabulary, xlmr_mod
     import tensorflow as tf
 
     for chosen in (vocabulary, Vocabulary.load(xlmr_model)):
-        adapter = SeqioVocabulary(chosen)
-        assert (
-            adapter.vocab_size == chosen.size
-            and adapter.pad_id == chosen.pad_id
-            and adapter.eos_id == chosen.eos_id
-        )
-        data = tf.data.Dataset.from_tensor_slices([*SENTENCES, "Ω x"]).map(adapter.encode_tf)
-        assert [ids.tolist() for ids in data.as_numpy_iterator()] == [
-            chosen.encode(s) for s in [*SENTENCES, "Ω x"]
-        ]
-        assert adapter.encode(SENTENCES[0]) == chosen.encode(SENTENCES[0])
-        assert (
-            adapter.decode_tf(tf.constant(chosen.encode(SENTENCES[0]))).numpy().decode()
-            == SENTENCES[0]
-        )
-        assert adapter == SeqioVocabulary(chosen)
+        adapter, texts = SeqioVocabulary(chosen), [*SENTENCES, "Ω x"]
+        assert adapter.vocab_size == chosen.size
+        assert (adapter.pad_id, adapter.eos_id) == (chosen.pad_id, chosen.eos_id)
+        data = tf.data.Dataset.from_tensor_slices(texts).map(adapter.encode_tf)
+        wanted = [chosen.encode(text) for text in texts]
+        assert [ids.tolist() for ids in data.as_numpy_iterator()] == wanted
+        assert adapter.encode(texts[0]) == wanted[0] and adapter == SeqioVocabulary(chosen)
+        assert adapter.decode_tf(tf.constant(wanted[0])).numpy().decode() == texts[0]
     assert SeqioVocabulary(vocabulary) != SeqioVocabulary(Vocabulary.load(xlmr_model))
 
 
@@ -160,11 +141,8 @@ def test_a_sample_takes_every_sentence_equally_often_give_or_take_one():
 
     for wanted, times in ((2, {0, 1}), (3, {1}), (7, {2, 3})):
         drawn = list(_sample([Lines()], 3, wanted, np.random.default_rng(0)))
-        assert (
-            len(drawn) == wanted
-            and {drawn.count(x) for x in "abc"} == times
-            and drawn == sorted(drawn)
-        )
+        assert len(drawn) == wanted and drawn == sorted(drawn)
+        assert {drawn.count(x) for x in "abc"} == times
 
 
 def test_report_figures(vocabulary, tmp_path):
@@ -182,13 +160,10 @@ def test_report_figures(vocabulary, tmp_path):
 
 
 def test_byte_fallback_leaves_nothing_unknown(corpus, tmp_path):
-    vocabulary = train_vocabulary(
-        tmp_path, mono=str(corpus / "mono/en/*.txt"), size=340, byte_fallback=True, threads=1
-    )
-    assert (
-        vocabulary.unk_id not in vocabulary.encode("Ωß狗")
-        and vocabulary.decode(vocabulary.encode("Ω狗")) == "Ω狗"
-    )
+    english = str(corpus / "mono/en/*.txt")
+    vocabulary = train_vocabulary(tmp_path, mono=english, size=340, byte_fallback=True, threads=1)
+    assert vocabulary.unk_id not in vocabulary.encode("Ωß狗")
+    assert vocabulary.decode(vocabulary.encode("Ω狗")) == "Ω狗"
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
@@ -196,8 +171,6 @@ def test_a_text_too_small_for_the_size_gives_the_largest_that_it_has(
     model_type, corpus, tmp_path, capsys
 ):
     """One piece more is what SentencePiece refuses, and the largest is what that size gives."""
-    import sentencepiece
-
     from xlingjax.cli.main import main
 
     given = ["--mono", str(corpus / "mono/en/*.txt"), "--model_type", model_type]
@@ -220,28 +193,27 @@ def test_a_text_too_small_for_the_size_gives_the_largest_that_it_has(
 
 
 def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
-    english = str(corpus / "mono/en/*.txt")
-    with pytest.raises(UserError, match="20 pieces cannot hold the characters"):
-        train_vocabulary(tmp_path, mono=english, size=20)
-    with pytest.raises(UserError, match="model_type 'word'"):
-        train_vocabulary(tmp_path, mono=english, model_type="word")
-    (tmp_path / "de.txt").write_text("\n\n")
-    with pytest.raises(UserError, match="empty corpus.*'de'.*de.txt"):
-        train_vocabulary(tmp_path, mono=str(tmp_path / "de.txt"))
-    with pytest.raises(UserError, match="cannot read the vocabulary .*none.model"):
-        Vocabulary.load(tmp_path / "none.model")
-    with pytest.raises(UserError, match="de.txt is not a SentencePiece model"):
-        Vocabulary.load(tmp_path / "de.txt")
-    with pytest.raises(
-        UserError, match="spm.model: .*does not begin with the pieces of layout 'xlm'"
+    def train(mono=str(corpus / "mono/en/*.txt"), **options):
+        return train_vocabulary(tmp_path, mono=mono, **options)
+
+    empty = tmp_path / "de.txt"
+    empty.write_text("\n\n")
+    for call, message in (
+        (lambda: train(size=20), "20 pieces cannot hold the characters"),
+        (lambda: train(model_type="word"), "model_type 'word'"),
+        (lambda: train(str(empty)), "empty corpus.*'de'.*de.txt"),
+        (lambda: Vocabulary.load(tmp_path / "none.model"), "cannot read the vocabulary .*none.mod"),
+        (lambda: Vocabulary.load(empty), "de.txt is not a SentencePiece model"),
+        (lambda: Vocabulary.load(xlmr_model, "xlm"), "does not begin with the pieces of layout"),
+        (
+            lambda: Vocabulary.load(vocabulary_folder / "vocab.model", "xlmr"),
+            "needs a SentencePiece model with unk",
+        ),
+        (lambda: Vocabulary.load(xlmr_model, "bert"), "layout 'bert'"),
+        (lambda: Vocabulary.load(vocabulary_folder).pieces([220]), "id 220 is outside the vocab"),
     ):
-        Vocabulary.load(xlmr_model, "xlm")
-    with pytest.raises(UserError, match="needs a SentencePiece model with unk"):
-        Vocabulary.load(vocabulary_folder / "vocab.model", "xlmr")
-    with pytest.raises(UserError, match="layout 'bert'"):
-        Vocabulary.load(xlmr_model, "bert")
-    with pytest.raises(UserError, match="id 220 is outside the vocabulary of 220"):
-        Vocabulary.load(vocabulary_folder).pieces([220])
+        with pytest.raises(UserError, match=message):
+            call()
 
 
 def test_lines_that_are_all_too_long_are_named(tmp_path):

@@ -2,8 +2,8 @@
 benchmark's own rule."""
 
 import pytest
-import sentencepiece
 
+from tests.helpers import small_xlmr
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.evaluation.task.predictions import predict
@@ -23,24 +23,11 @@ VANISHING = "\u200b"  # SentencePiece normalizes it away
 
 
 @pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory):
+def vocabulary():
     """XLM-R's normalization, on few lines: words and marks that were not seen begin with a lone
     mark."""
-    stem = tmp_path_factory.mktemp("words") / "spm"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 5),
-        model_prefix=str(stem),
-        vocab_size=65,
-        character_coverage=1.0,
-        normalization_rule_name="nmt_nfkc",
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=-1,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return Vocabulary.load(stem.with_suffix(".model"), "xlmr")
+    pieces = small_xlmr.sentencepiece_model(TEXT, 65)
+    return Vocabulary(pieces, "xlmr")
 
 
 def shown(vocabulary, words, language, **how):
@@ -133,15 +120,17 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
     assert len(rows["input_ids"]) == 1
     firsts = [1.0 * (owners.index(word) == n) for n, word in enumerate(owners)]
     assert rows["tag_weights"][0, 1 : len(ids) + 1].tolist() == firsts
-    read = []
-    monkeypatch.setattr(
-        tagging, "predict", lambda model, params, rows, **_: read.append(rows) or rows["tag_labels"]
-    )
-    monkeypatch.setattr("xlingjax.evaluation.task.predictions.require_head", lambda *_: None)
-    monkeypatch.setattr("xlingjax.evaluation.task.predictions.language_index", lambda *_: 0)
+    read, predictions = [], "xlingjax.evaluation.task.predictions"
+
+    def predicted(model, params, rows, **_):
+        read.append(rows)
+        return rows["tag_labels"]
+
+    monkeypatch.setattr(tagging, "predict", predicted)
+    monkeypatch.setattr(f"{predictions}.require_head", lambda *_: None)
+    monkeypatch.setattr(f"{predictions}.language_index", lambda *_: 0)
     run = TrainedRun(None, {}, vocabulary, ("zh",))
     assert predict(run, task, [sentence], "zh", reading) == [["VERB", "PUNCT"]]
-    assert (
-        read[0]["input_ids"].tolist() == rows["input_ids"].tolist()
-    )  # what was trained on is what is predicted
+    # What was trained on is what is predicted.
+    assert read[0]["input_ids"].tolist() == rows["input_ids"].tolist()
     assert len(tagged_parts([sentence], vocabulary, 9, "zh", marks="xglue")) == 1
