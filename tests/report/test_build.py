@@ -6,10 +6,8 @@ import pytest
 
 from tests.helpers import fake_run
 from xlingjax.errors import UserError
-from xlingjax.report import pictures, summary
 from xlingjax.report.build import build_report, sampling_tables
 from xlingjax.report.run import read_run
-from xlingjax.runtime.files import write_json
 
 
 class Page(HTMLParser):
@@ -51,8 +49,6 @@ class Page(HTMLParser):
 def report(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     run = fake_run.write_run(root / "main", level=0.6)
-    row = {"title": "CAMLM", "facts": "its first row", "languages": ["de"], "examples": []}
-    write_json(run / "rows.json", [row | {"masks": [], "parts": [], "open": [], "marks": {}}])
     other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
     tuned = fake_run.write_finetuned(root / "nli")
     tagged = [
@@ -65,22 +61,10 @@ def report(tmp_path_factory):
     return page.read_text("utf-8"), json.loads((run / "report.json").read_text("utf-8"))
 
 
-def test_generated_text_is_shown_with_its_scores(tmp_path):
+def test_scores_of_generated_text_are_those_on_test_not_dev(tmp_path):
     run = fake_run.write_generated(tmp_path / "mt")
-    page = Page(build_report(run).read_text("utf-8"))
-    text = " ".join(page.text)
-    for expected in (
-        "mt: generation_test, step 20",
-        "Die <Katze>",
-        "The cow",
-        "tok:13a|v:2",
-        "77",
-        "12.5",
-        "33.2",
-    ):
-        assert expected in text, expected
+    assert "tok:13a|v:2" in build_report(run).read_text("utf-8")
     summary = json.loads((run / "report.json").read_text("utf-8"))["summary"]
-    # On test, not dev.
     assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (12.5, 0.625)
 
 
@@ -118,25 +102,6 @@ def test_summary(report):
     }
 
 
-def test_a_figure_that_is_not_above_spelling_says_so(tmp_path):
-    run = read_run(fake_run.write_run(tmp_path / "run"))
-    figures = {"retrieval_mean": 0.3, "retrieval_mean_centred": 0.5}
-    warning = "not above TF-IDF, which has learnt nothing"
-    assert not any(warning in below for *_, below in summary.tiles(run, figures))
-    (_, _, raw), (_, _, centred) = summary.tiles(run, figures | {"retrieval_mean_char_tfidf": 0.3})
-    assert raw[0] == warning and warning not in centred and "TF-IDF 30.0 %" in centred
-
-
-def test_figures_beside_the_summary(report):
-    figures = report[1]
-    assert figures["evaluations"]["retrieval"]["step"] == 40
-    assert figures["compare"]["MLM only"]["evaluations"]["perplexity"]["mean"] == 47.0
-    assert figures["finetuned"]["nli"]["nli_test"]["by_language"]["zh"] == 0.6
-    assert figures["versions"] == {"python": "3.11.7", "jax": "0.10.2"}
-    # 4 log lines of 5 steps: 20 steps, at 10 epochs in a thousand.
-    assert figures["sampling"]["tlm"][0]["epochs"] == pytest.approx(0.2)
-
-
 def test_the_page_stands_alone(report):
     source = report[0]
     assert not re.search(r"https?:|//[a-z]", source.replace("</", "<"))
@@ -147,45 +112,17 @@ def test_the_page_stands_alone(report):
     assert inside and set(inside) <= page.ids
 
 
-def test_the_page_shows_every_section_and_escapes_text(report):
+def test_the_page_shows_values_beside_chance_and_other_runs(report):
     source, text = report[0], " ".join(Page(report[0]).text)
-    for title in (
-        "Training",
-        "Sentence retrieval",
-        "Held-out perplexity",
-        "Zero-shot classification",
-        "Zero-shot tagging",
-        "Zero-shot question answering",
-        "Word alignment",
-        "Masked words",
-        "Schedule",
-        "What the objectives read",
-        "its first row",
-        "What was sampled",
-        "Setting",
-    ):
-        assert title in text
     # Retrieval raw and centred, two losses.
     assert source.count("<svg") == 4
     # On the tile: chance is (1/200 + 1/300) / 2.
-    assert "70.0 %" in text
     assert "chance 0.4 %" in text and "MLM only 30.0 %" in text and "MLM only 40.0 %" in text
-    assert "85.0 %" in text and "commonest 36.0 %" in text
     # Wilson's of 85 of 100 and 39 of 60; of 2,000 none.
-    assert "nli: nli_test (accuracy, %)" in text and "nli: nli_test: commonest label (%)" in text
     assert "en 70.0 85.0 (77–91) 36.0" in text and "zh – 60.0 37.0" in text
     assert "de – 65.0 (52–76) 35.0" in text
-    assert "a <b> & c" in text and "random (seed 0)" in text
-    assert 'class="blank right">Katze' in source and "&lt;b&gt;" in source
-    assert "▁Kuh 20 %" in text
-    for name in ("python 3.11.7", "jax 0.10.2", "TRAIN_STEPS = 40"):
-        assert name in text
-
-
-def test_the_page_shows_the_examples_of_the_objectives(report):
-    text = " ".join(Page(report[0]).text)
-    assert "pos: tagging_test (accuracy, %)" in text and "ner: tagging_test (f1, %)" in text
-    assert "qa: qa_test (mlqa, %)" in text and "75.0 / 62.5" in text and "35.5 / 12.5" in text
+    assert "75.0 / 62.5" in text and "35.5 / 12.5" in text
+    assert "python 3.11.7" in text and "TRAIN_STEPS = 40" in text
 
 
 def test_steps_count_for_the_stage_that_took_them(tmp_path):
@@ -199,23 +136,6 @@ def test_steps_count_for_the_stage_that_took_them(tmp_path):
     steps = {name: 100 * rows[0]["epochs"] for name, rows in tables.items()}
     expected = {"mlm": 5, "mlm@10": 15, "mlm@40": 0, "tlm": 10, "tlm@20": 5, "tlm@30": 5}
     assert steps == pytest.approx(expected)
-
-
-def test_attention_as_a_table_and_in_words():
-    (of_one,) = fake_run.ATTENTION["maps"]
-    grid = pictures.attention_grid(of_one)
-    assert [shares for _, shares in grid.rows] == of_one["attention"]
-    assert [name for name, _ in grid.rows] == grid.head[1:] == of_one["pieces"]
-    assert pictures.attention_lines(of_one) == [
-        ("de", "<s>", "<s>", 0.75, 1.0),
-        ("de", "▁Katze", "▁cat", 0.875, 1.0),
-        ("en", "<s>", "<s>", 1.0, 1.0),
-        ("en", "▁cat", "<s>", 0.5, 1.0),
-    ]
-    one_head = {**of_one, "use": "self-attention", "head": 3}
-    assert pictures.attention_title(one_head) == "de-en, self-attention, layer 2, head 3"
-    recovery = {**of_one, "use": "word recovery", "layer": None}
-    assert pictures.attention_title(recovery) == "de-en, word recovery"
 
 
 def test_a_run_that_has_only_begun(tmp_path):
@@ -242,25 +162,3 @@ def test_what_is_no_run_is_refused(tmp_path):
 def test_tokens_are_interpolated_between_log_lines(tmp_path):
     run = read_run(fake_run.write_run(tmp_path / "run"))
     assert run.tokens_at([0, 10, 15, 40]).tolist() == [0, 10_000, 15_000, 40_000]
-
-
-@pytest.mark.long
-def test_a_run_that_stopped_early_says_so(tmp_path):
-    run = fake_run.write_run(tmp_path / "run")
-    result = json.loads((run / "result.json").read_text())
-    stopped = {"metric": "dev/mean", "patience": 3, "best": 0.5, "best_step": 8}
-    (run / "result.json").write_text(json.dumps({**result, "stopped_early": stopped}))
-    page = build_report(run)
-    said = "stopped early: dev/mean not better in 3 evaluations than 0.5 of step 8"
-    assert said in page.read_text()
-    assert json.loads((run / "report.json").read_text())["summary"]["stopped_early"] == stopped
-
-
-def test_a_uniform_guess_has_a_loss_where_pieces_are_predicted():
-    from xlingjax.objectives.retrieval import HardestNegative
-    from xlingjax.objectives.unicoder import CLPC
-    from xlingjax.objectives.xlm import MLM, TLM
-
-    assert {MLM.name, TLM.name} <= {*pictures.OF_PIECES}
-    # Two classes: their loss begins at other values.
-    assert not {HardestNegative.name, CLPC.name} & {*pictures.OF_PIECES}

@@ -42,21 +42,15 @@ def test_the_record_is_json_and_gives_every_value_by_step():
         0: "exact"
     }
     assert found["plug out"]["veco"] == {0: False, 100: True}
-    assert found["weight"] == {
-        "mlm": {0: 1.0},
-        "tlm": {0: 1, 60: 2},
-        "veco": {0: 0, 100: 3},
-    }  # 150 changes nothing
+    # 150 changes nothing.
+    assert found["weight"] == {"mlm": {0: 1.0}, "tlm": {0: 1, 60: 2}, "veco": {0: 0, 100: 3}}
     assert found["frozen"] == {"all": {0: ["embeddings/", "head"], 100: ["head"]}}
 
 
 def test_the_table_says_what_changes_and_the_common_values():
     rows = schedule.rows(recorded())
-    assert rows[0] == (
-        "learning rate",
-        "all",
-        "peak 0.5 after 10 steps of warm-up, then linear decay to 0",
-    )
+    said = "peak 0.5 after 10 steps of warm-up, then linear decay to 0"
+    assert rows[0] == ("learning rate", "all", said)
     for row in (
         ("objectives", "all", "one a step, in turn by their weights"),
         ("weight", "tlm", "1; from step 60: 2"),
@@ -67,12 +61,3 @@ def test_the_table_says_what_changes_and_the_common_values():
         ("frozen", "all", "embeddings/, head; from step 100: head"),
     ):
         assert row in rows
-    assert not any(
-        what == "masking count" for what, *_ in rows
-    )  # the same throughout, and not asked for
-
-
-def test_summed_objectives_take_no_turns():
-    said = "all in every step, losses times their weights"
-    assert ("objectives", "all", said) in schedule.rows(recorded(schedule="summed"))
-    assert schedule.rows({}) == []
