@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xlingjax.data.store.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.blocks import text_blocks
 from xlingjax.data.store.tokens import Records, Tokens
 
 
@@ -22,7 +22,7 @@ def text_records(*args, **options):
 
 
 def pair_records(*args, **options):
-    return whole(pair_blocks(*args, **options))
+    return whole(text_blocks(*args, **options))
 
 
 def task_records(*args, **options):

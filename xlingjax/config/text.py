@@ -110,7 +110,6 @@ class TextSource:
             settings | dataclasses.asdict(features),
             features.positions(length),
             features,
-            languages=lambda: self.corpus.languages,
         )
 
     def _drawn(

@@ -24,12 +24,8 @@ def text(tmp_path, monkeypatch, vocabulary, own_cache):
     for module in (tokenise, blocks):
         monkeypatch.setattr(module, "SHARD_LINES", 40)
     monkeypatch.setattr(planned, "FEW_LINES", 1)
-    for name, lines in {
-        "long": sentences(130),
-        "s1": sentences(9, 1),
-        "s2": sentences(9, 2),
-    }.items():
-        text_file(tmp_path / f"{name}.de.txt", lines)
+    for name, count in (("long", 130), ("s1", 9)):
+        text_file(tmp_path / f"{name}.de.txt", sentences(count))
     files = find_text(str(tmp_path / "*.txt"))
 
     def opened():

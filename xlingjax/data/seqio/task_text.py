@@ -81,7 +81,7 @@ def task_text(
     else:
         name = name_of(FORMAT, SHARD_LINES, key, names, vocabulary.sha256)
         sides = get("texts", name, make).facts["sides"]
-    files = [TokenFile.of(facts) for facts in sides]
+    files = [TokenFile(**facts) for facts in sides]
     return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
 
 

@@ -14,7 +14,6 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -46,14 +45,9 @@ class Block:
     entry; ends: whether a document ends behind it."""
 
     lines: int
-    sentences: tuple[int, ...]
-    shards: tuple[str, ...]
+    sentences: Sequence[int]
+    shards: Sequence[str]
     ends: bool
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> Block:
-        """What came back from JSON, where tuples are lists."""
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in facts.items()})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,73 +107,51 @@ class BlockText:
 
 
 def text_blocks(
-    texts: Sequence[Text], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
+    files: Sequence[Text | Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
 ) -> BlockText:
-    """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
-    if none is left."""
-    return _Files(texts, [(text,) for text in texts], vocabulary, holdout, held).open()
+    """All lines of the files of one language, or all aligned lines of one pair; or the held-out
+    (`held`) or other part of them. Raises UserError: sides of unequal lengths, no line left."""
+    sides = [file.sides if isinstance(file, Pair) else (file,) for file in files]
+    keys = [[text.key for text in of_file] for of_file in sides]
+    # Which short files give held-out lines goes by the order of their names.
+    order = [str(of_file[0].path) for of_file in sides if holdout]
+    key = name_of(FORMAT, SHARD_LINES, keys, vocabulary.sha256, holdout, held, order)
 
-
-def pair_blocks(
-    pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
-) -> BlockText:
-    """All aligned lines of one pair of languages, as `text_blocks`. Raises UserError: unequal
-    lengths, none left."""
-    return _Files(pairs, [pair.sides for pair in pairs], vocabulary, holdout, held).open()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Files:
-    """Files of one language or pair; sides: the texts of each."""
-
-    files: Sequence[Text] | Sequence[Pair]
-    sides: Sequence[tuple[Text, ...]]
-    vocabulary: Vocabulary
-    holdout: float
-    held: bool
-
-    def open(self) -> BlockText:
-        text = _opened(self.files[0].languages, self._key(), self._blocks, self.vocabulary)
-        _require_text(text, [of_file[0].path for of_file in self.sides], self.held)
-        return text
-
-    def _key(self) -> str:
-        keys = [[text.key for text in of_file] for of_file in self.sides]
-        # Which short files give held-out lines goes by the order of their names.
-        order = [str(of_file[0].path) for of_file in self.sides if self.holdout]
-        sha256 = self.vocabulary.sha256
-        return name_of(FORMAT, SHARD_LINES, keys, sha256, self.holdout, self.held, order)
-
-    def _blocks(self) -> Iterator[Block]:
-        flat = [text for of_file in self.sides for text in of_file]
-        made = iter(tokenise(flat, self.vocabulary))
+    def blocks() -> Iterator[Block]:
+        made = iter(tokenise([text for of_file in sides for text in of_file], vocabulary))
         tokens = []
-        for file, of_file in zip(self.files, self.sides, strict=True):
+        for file, of_file in zip(files, sides, strict=True):
             token_files = tuple(next(made) for _ in of_file)
             lines = [sum(one.lines) for one in token_files]
             # Here again, since tokens in the store do not go through `Pair.lines`.
-            if isinstance(file, Pair) and min(lines[:2]) != max(lines[:2]):
+            if isinstance(file, Pair) and lines[0] != lines[1]:
                 raise file.mismatch(lines[0], lines[1])
             tokens.append(token_files)
-        pieces = self._pieces(tokens)
-        return _blocks_of(self._key(), pieces, len(self.sides[0]), self.vocabulary)
+        pieces = _pieces(files, tokens, holdout, held)
+        return _blocks_of(key, pieces, len(sides[0]), vocabulary)
 
-    def _pieces(self, tokens: Sequence[tuple[TokenFile, ...]]) -> list[_Piece]:
-        """What is read of each file, shard for shard."""
-        line_counts = [sum(of_file[0].lines) for of_file in tokens]
-        # One mask for all sides, so that they stay aligned.
-        masks = held_out_of(self.files, line_counts, self.holdout)
-        pieces = []
-        for of_file, held_mask in zip(tokens, masks, strict=True):
-            mask = held_mask == self.held
-            first = 0
-            for number, lines in enumerate(of_file[0].lines):
-                of_shard = mask[first : first + lines]
-                first += lines
-                ends_file = number + 1 == len(of_file[0].lines)
-                chosen = None if of_shard.all() else of_shard
-                pieces.append(_Piece(of_file, number, chosen, ends_file))
-        return pieces
+    text = _opened(files[0].languages, key, blocks, vocabulary)
+    _require_text(text, [of_file[0].path for of_file in sides], held)
+    return text
+
+
+def _pieces(
+    files: Sequence[Text | Pair],
+    tokens: Sequence[tuple[TokenFile, ...]],
+    holdout: float,
+    held: bool,
+) -> list[_Piece]:
+    """What is read of each file, shard for shard."""
+    line_counts = [sum(of_file[0].lines) for of_file in tokens]
+    # One mask for all sides, so that they stay aligned.
+    masks = held_out_of(files, line_counts, holdout)
+    pieces = []
+    for of_file, held_mask in zip(tokens, masks, strict=True):
+        ends = np.cumsum(of_file[0].lines)
+        for number, of_shard in enumerate(np.split(held_mask == held, ends[:-1])):
+            chosen = None if of_shard.all() else of_shard
+            pieces.append(_Piece(of_file, number, chosen, number + 1 == len(ends)))
+    return pieces
 
 
 def blocks_of_files(
@@ -219,7 +191,9 @@ def _opened(
         writer.facts = {"content_hash": digest.hexdigest(), "blocks": made}
 
     facts = get("blocks", key, make).facts
-    return BlockText(languages, key, facts["content_hash"], tuple(map(Block.of, facts["blocks"])))
+    return BlockText(
+        languages, key, facts["content_hash"], tuple(Block(**one) for one in facts["blocks"])
+    )
 
 
 # ---- blocks of pieces ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,13 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class TokenFile:
-    """The tokens of one text in the store. The others: of each shard."""
+    """The tokens of one text in the store: of each shard its name, and how many lines, sentences
+    and tokens it has."""
 
-    shards: tuple[str, ...]
-    lines: tuple[int, ...]
-    sentences: tuple[int, ...]
-    tokens: tuple[int, ...]
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> TokenFile:
-        return cls(**{name: tuple(values) for name, values in facts.items()})
+    shards: list[str]
+    lines: list[int]
+    sentences: list[int]
+    tokens: list[int]
 
     def shard(self, number: int) -> Tokens:
         return read_shard(self.shards[number])
@@ -143,17 +140,13 @@ def _shard(
             all_lengths.append(lengths)
         write_shard(writer, all_ids, np.concatenate(all_lengths), vocabulary)
 
-    return get(SHARDS, _shard_name(text, number, vocabulary), make)
+    return get(SHARDS, _name(text, vocabulary, number), make)
 
 
 # By content, not by path: a corpus that was moved or copied is not tokenised again, and one that
 # was changed is.
-def _shard_name(text: Text, number: int, vocabulary: Vocabulary) -> str:
-    return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256, number)
-
-
-def _text_name(text: Text, vocabulary: Vocabulary) -> str:
-    return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256)
+def _name(text: Text, vocabulary: Vocabulary, *shard: int) -> str:
+    return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256, *shard)
 
 
 def _parts(text: Text) -> list[Work]:
@@ -166,18 +159,6 @@ def _parts(text: Text) -> list[Work]:
 
 
 # ---- texts ---------------------------------------------------------------------------------------
-
-
-def tokens(text: Text, vocabulary: Vocabulary) -> TokenFile:
-    """The tokens of a text, made now or found in the store. Raises UserError: unreadable text, no
-    room to write."""
-    (made,) = tokenise([text], vocabulary)
-    return made
-
-
-def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
-    """Whether `tokens` would read this text from disk without tokenising it."""
-    return has("texts", _text_name(text, vocabulary))
 
 
 def tokenise(
@@ -208,7 +189,7 @@ def tokenise(
             writer.needs = [f"{SHARDS}/{name}" for name in writer.facts["shards"]]
             log.info("tokenised %s: %d tokens", text.path, sum(writer.facts["tokens"]))
 
-        files.append(TokenFile.of(get("texts", _text_name(text, vocabulary), make).facts))
+        files.append(TokenFile(**get("texts", _name(text, vocabulary), make).facts))
     return files
 
 
@@ -218,11 +199,10 @@ def work_of(texts: Sequence[Text], vocabulary: Vocabulary) -> list[Work]:
     content."""
     work = []
     for text in {text.key: text for text in texts}.values():
-        if is_cached(text, vocabulary):
+        if has("texts", _name(text, vocabulary)):
             continue
         for one in _parts(text):
-            name = _shard_name(text, one.shard, vocabulary)
-            if one.part is None or not has(SHARDS, name):
+            if one.part is None or not has(SHARDS, _name(text, vocabulary, one.shard)):
                 work.append(one)
     return work
 
