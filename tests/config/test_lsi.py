@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import small_corpus
 from xlingjax.config.lsi import lsi_tokens
-from xlingjax.data.store.blocks import text_blocks
+from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

@@ -10,7 +10,7 @@ from xlingjax.data.held_out_pairs import held_out as held_out_of_pairs
 from xlingjax.data.held_out_pairs import read_pairs
 from xlingjax.data.holdout import held_out
 from xlingjax.data.overlap import HeldOut, overlap_of_texts
-from xlingjax.data.store.blocks import text_blocks
+from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs, find_text
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from xlingjax.data.store.blocks import text_blocks
-from xlingjax.data.store.tokens import Records, Tokens
+from xlingjax.data.store.tokenise import Records, Tokens, text_blocks
 
 
 def whole(text):

@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 
 from xlingjax.data.batches.loader import Batches, BatchSource, to_global
 from xlingjax.data.features import FIELDS, batch_hash
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows

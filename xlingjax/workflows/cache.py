@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.store.entries import cache_root
-from xlingjax.data.store.tokenise import SHARDS, TokenFile, tokenise
-from xlingjax.data.store.tokens import id_dtype
+from xlingjax.data.store.tokenise import SHARDS, TokenFile, id_dtype, tokenise
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

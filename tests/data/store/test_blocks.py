@@ -19,9 +19,9 @@ from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.rows import reader as planned
 from xlingjax.data.rows.reader import RowPlan
 from xlingjax.data.sampling import Sampling
-from xlingjax.data.store import blocks, tokenise
-from xlingjax.data.store.blocks import text_blocks
+from xlingjax.data.store import tokenise
 from xlingjax.data.store.entries import cache_root
+from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
@@ -34,8 +34,7 @@ WORDS = ["Hund", "Katze", "Haus", "Milch", "Buch", "Fluss", "Garten", "Regen", "
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    for module in (tokenise, blocks):
-        monkeypatch.setattr(module, "SHARD_LINES", 40)
+    monkeypatch.setattr(tokenise, "SHARD_LINES", 40)
     # Plans are kept on disk, as those of large texts are.
     monkeypatch.setattr(planned, "FEW_LINES", 1)
 
@@ -95,8 +94,7 @@ def test_pairs_stay_aligned_and_held_out_lines_are_those_of_one_block(
 ):
     pairs = find_pairs(pair_files)
     whole = {held: pair_records(pairs, vocabulary, 0.3, held) for held in (False, True)}
-    for module in (tokenise, blocks):
-        monkeypatch.setattr(module, "SHARD_LINES", 40)
+    monkeypatch.setattr(tokenise, "SHARD_LINES", 40)
     for held in (False, True):
         text = text_blocks(pairs, vocabulary, 0.3, held)
         assert len(text.blocks) > (not held)
@@ -114,7 +112,7 @@ def test_opening_again_reads_no_token(pair_files, vocabulary, small_shards, monk
     def fail(*_):
         raise AssertionError("opened a shard")
 
-    monkeypatch.setattr(blocks, "read_shard", fail)
+    monkeypatch.setattr(tokenise, "read_shard", fail)
     monkeypatch.setattr(tokenise, "do", fail)
     again = plan.open(text_blocks(pairs, vocabulary))
     assert again.counts.tolist() == first.counts.tolist() and first.counts.size > 4

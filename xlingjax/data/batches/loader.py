@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 
 if TYPE_CHECKING:
     from xlingjax.data.rows.plan import LeftOut, Preprocessor
-    from xlingjax.data.store.blocks import BlockText
+    from xlingjax.data.store.tokenise import BlockText
 
 
 Arrays = dict[str, np.ndarray]

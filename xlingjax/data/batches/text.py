@@ -27,7 +27,7 @@ from xlingjax.data.rows.draws import Draws, seed_of
 from xlingjax.data.rows.plan import BatchMap, Preprocessor
 from xlingjax.data.rows.reader import RowPlan, RowReader, TextRows, options, require_rows
 from xlingjax.data.sampling import Sampling, sampling_table
-from xlingjax.data.store.blocks import BlockText, text_blocks
+from xlingjax.data.store.tokenise import BlockText, text_blocks
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

@@ -13,8 +13,7 @@ from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.rows.reader import RowPlan
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
-from xlingjax.data.store.blocks import text_blocks
-from xlingjax.data.store.tokenise import tokenise
+from xlingjax.data.store.tokenise import text_blocks, tokenise
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

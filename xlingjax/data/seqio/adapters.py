@@ -10,7 +10,7 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.holdout import held_out_of
-from xlingjax.data.store.blocks import BlockText, text_blocks
+from xlingjax.data.store.tokenise import BlockText, text_blocks
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
