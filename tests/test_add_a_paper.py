@@ -43,17 +43,10 @@ def test_the_paper_of_the_page_trains_and_is_known_to_every_verb(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     given = small_corpus.options(corpus) | {"TRAIN_STEPS": 6, "XLCO_BATCH": 8, "XLCO_LENGTH": 48}
-    words = [
-        "--gin_file",
-        "recipes/infoxlm_text.gin",
-        *(f"--gin.{k}={v}" for k, v in given.items()),
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, str(tmp_path), *words],
-        cwd=tmp_path / "gin",
-        capture_output=True,
-        text=True,
-    )
+    words = ["--gin_file", "recipes/infoxlm_text.gin"]
+    words += [f"--gin.{name}={value}" for name, value in given.items()]
+    command = [sys.executable, "-c", COMMANDS, str(tmp_path), *words]
+    done = subprocess.run(command, cwd=tmp_path / "gin", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "xlco" in (tmp_path / "gin/run/report.html").read_text(encoding="utf-8")
     assert "not tested, since they predict no hidden words: xlco" in done.stdout

@@ -16,19 +16,14 @@ def test_what_is_plugged_in_reads_the_states_of_the_other_run(monkeypatch):
     others = tiny.params(model, noise=0.4)
     batch = make_batch("veco")
     of_run = {"same": params, "other": others}
-    monkeypatch.setattr(
-        veco_frozen,
-        "opened",
-        lambda run: SimpleNamespace(model=Encoder(CONFIG), params=of_run[run]),
-    )
-    whole, same, other = (
-        loss_of(one, model, params, batch).terms
-        for one in (
-            VECO(tlm=True),
-            veco_frozen.FrozenMemory(tlm=True, run="same"),
-            veco_frozen.FrozenMemory(tlm=True, run="other"),
-        )
-    )
+
+    def opened(run):
+        return SimpleNamespace(model=Encoder(CONFIG), params=of_run[run])
+
+    monkeypatch.setattr(veco_frozen, "opened", opened)
+    frozen = [veco_frozen.FrozenMemory(tlm=True, run=run) for run in of_run]
+    losses = [loss_of(one, model, params, batch).terms for one in (VECO(tlm=True), *frozen)]
+    whole, same, other = losses
     for term, value in whole.items():
         np.testing.assert_allclose(same[term], value, rtol=1e-5)
         moved = abs(float(other[term] - value))

@@ -52,19 +52,6 @@ def test_rows_for_which_triton_has_no_tiles(tmp_path, capsys):
     assert "s, xla_gpu_enable_triton_gemm=false)" in capsys.readouterr().out
 
 
-def test_a_card_before_ampere_is_refused(tmp_path, capsys):
-    """XLA compiles Triton for no Volta."""
-    half = ["--gin.DTYPE=float16", "--gin.optimizer.loss_scale=65536.0", "--gin.ATTENTION=flash"]
-    assert main.main(["plan", "--gin_file", "xlmr_base", "--on", "V100:8", *half]) == 2
-    assert "flash needs a GPU of Ampere or later, and this is of 7.0" in capsys.readouterr().err
-
-
-def test_half_precision_without_a_loss_scale_is_refused(tmp_path, capsys):
-    argv = ["plan", "--gin_file", "xlmr_base", "--on", "V100:8", "--gin.DTYPE=float16"]
-    assert main.main(argv) == 2
-    assert "without a loss scale" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["bidirectional", "camlm", "prefix", "pseudo_tokens_together"])
 def test_masks_of_the_papers_with_dropout_in_kernels(tmp_path, name):
     """Forward and backward on a mesh of eight H100s; no device makes an array of [L, L]."""

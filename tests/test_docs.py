@@ -59,32 +59,14 @@ train.steps = %STEPS       # no macro
     ]
 
 
-def test_text_that_is_not_gin_is_refused():
-    with pytest.raises(UserError, match=r"x\.gin, line 1: not gin syntax"):
-        list(macros_in("ROWS = [1,\n", "x.gin"))
-
-
-def test_the_last_value_wins_and_keeps_a_meaning():
-    steps = {macro.name: macro for macro in macros_of(["xlm_text"])}["TRAIN_STEPS"]
-    assert steps.value.isdigit()
-    assert steps.meaning.startswith("updates")
-    assert steps.file == "recipes/xlm_text.gin"
-
-
 def test_recipe_prints_each_macro_with_value_meaning_and_file(capsys):
     assert main(["recipe", "xlm_text"]) == 0
     lines = capsys.readouterr().out.splitlines()
     macros = macros_of(["xlm_text"])
     assert len(lines) == len(macros) + 1
     for line, macro in zip(lines[1:], macros, strict=True):
-        assert (
-            line.split() == " ".join([macro.name, macro.value, macro.meaning, macro.file]).split()
-        )
-
-
-def test_every_recipe_has_macros_to_print():
-    for path in sorted((gin_folder() / "recipes").rglob("*.gin")):
-        assert macros_of([str(path)]), path
+        words = [macro.name, macro.value, macro.meaning, macro.file]
+        assert line.split() == " ".join(words).split()
 
 
 # ---- Own functions -------------------------------------------------------------------------------
@@ -191,12 +173,9 @@ def test_every_message_that_is_explained_is_one_of_the_code():
     assert len(messages) > 200
     code = said_by_the_code()
     # "..." and numbers stand for what differs.
-    unknown = [
-        message
-        for message in messages
-        if not re.search("[^\n]*?".join(map(re.escape, re.split(r"\.\.\.|\b\d+\b", message))), code)
-    ]
-    assert unknown == []
+    for message in messages:
+        parts = re.split(r"\.\.\.|\b\d+\b", message)
+        assert re.search("[^\n]*?".join(map(re.escape, parts)), code), message
 
 
 # ---- Links ---------------------------------------------------------------------------------------

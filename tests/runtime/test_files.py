@@ -13,13 +13,10 @@ import pytest
 
 from tests.data.conftest import write_lines
 from xlingjax.cli import main
-from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.tensors import open_tensors, unpickled
 from xlingjax.data.text.sources import expand
 from xlingjax.errors import UserError
-from xlingjax.model.config import preset
 from xlingjax.runtime import files
-from xlingjax.training import checkpoint_params
 
 
 def test_an_output_is_no_input(tmp_path):
@@ -36,7 +33,6 @@ def test_an_output_is_no_input(tmp_path):
     [
         "encode {r} --language de --input {f}.npy --output {f}",
         "align {r} --stem {f} --languages de en --output {f}.de",
-        "mine {r} --languages de en --files {f}.de-en.tsv {f}.en --output {f}",
         "words {r} --dictionary de-en={f}.en --output {f}.en",
     ],
 )
@@ -57,11 +53,6 @@ def test_names_that_no_message_could_have(tmp_path, capsys):
         expand(str(tmp_path / "*.txt"))
     assert main.main(["data", "check", "--mono", f"de={bad}"]) == 2
     assert "caf\\udce9.txt: this name is not UTF-8" in capsys.readouterr().err
-    os.unlink(os.fsencode(bad))
-    write_lines(tmp_path / "a\nb.txt", ["x"])
-    with pytest.raises(UserError, match="an end of line in this name") as refused:
-        expand(f"de={tmp_path}/a\nb.txt")
-    assert "\n" not in str(refused.value)
 
 
 # ---- disks and limits ----------------------------------------------------------------------------
@@ -86,13 +77,11 @@ def test_what_the_system_refuses_any_verb_is_a_line(number, remedy, monkeypatch,
     assert capsys.readouterr().err.startswith(f"error: /a/file: {remedy}")
 
 
-def test_another_error_is_the_programs(monkeypatch):
-    def fail(argv):
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/a/file")
-
-    monkeypatch.setattr(main, "run", fail)
-    with pytest.raises(FileNotFoundError):
-        main.main(["doctor"])
+def test_what_says_that_a_file_could_not_be_read_and_is_not_damaged():
+    words = ValueError("Error opening local file: [OS error 24: EMFILE Too many open files]")
+    assert files.is_of_system(words) and not files.is_of_system(ValueError("DATA_LOSS"))
+    with pytest.raises(ValueError, match="too many"):
+        files.parsed_json("[" * 100_000)
 
 
 def test_a_line_is_appended_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -126,49 +115,7 @@ def test_what_cannot_be_written_is_named_and_no_file_beside_it(tmp_path):
         files.append_line(full, "x")
 
 
-def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, monkeypatch):
-    item = tmp_path / "params"
-    write_lines(item / "array", ["x"])
-    checkpoint_params.write_hashes(item)
-    for number in (errno.EMFILE, errno.EACCES, errno.EIO, errno.ESTALE):
-
-        def refuse(path, *_, number=number):
-            raise OSError(number, os.strerror(number), str(path))
-
-        with monkeypatch.context() as patched:
-            patched.setattr(checkpoint_params, "file_hash", refuse)
-            with pytest.raises(OSError, match="array"):
-                checkpoint_params.damage(item)
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "scandir", refuse)
-            with pytest.raises(OSError, match="params"):
-                checkpoint_params.damage(item)
-    assert checkpoint_params.damage(item) == ""
-    words = ValueError("Error opening local file: [OS error 24: EMFILE Too many open files]")
-    assert files.is_of_system(words) and not files.is_of_system(ValueError("DATA_LOSS"))
-
-
 # ---- hostile files -------------------------------------------------------------------------------
-
-
-def test_brackets_within_brackets():
-    deep = "[" * 100_000
-    with pytest.raises(RecursionError):
-        json.loads(deep)
-    with pytest.raises(ValueError, match="too many"):
-        files.parsed_json(deep)
-    assert files.parsed_json(b'{"a": [1]}') == {"a": [1]}
-
-
-def test_a_config_of_absurd_sizes_takes_no_memory(tmp_path):
-    (tmp_path / "config.json").write_text("[" * 100_000)
-    with pytest.raises(UserError, match="is no JSON"):
-        Fields(tmp_path / "config.json")
-    with pytest.raises(UserError, match="num_labels=10000000000 is more than any model has"):
-        Fields(tmp_path, {"num_labels": 10**10}).labels()
-    for field in ("layers", "decoder_layers", "streams", "num_labels"):
-        with pytest.raises(UserError, match=f"{field}=1000000000: a number from 0 to "):
-            preset("tiny", vocab_size=9).replace(**{field: 10**9})
 
 
 class Program:
@@ -179,12 +126,11 @@ class Program:
         return os.mkdir, (str(self.mark),)
 
 
-@pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("form", ["bare", "zip", "behind numbers"])
-def test_a_pickle_is_not_run_and_nobody_is_told_how_to(form, protocol, tmp_path):
+def test_a_pickle_is_not_run_and_nobody_is_told_how_to(form, tmp_path):
     """In the same words with PyTorch and without."""
     path = tmp_path / "model.pt"
-    hostile = pickle.dumps({"model": Program(tmp_path / "ran")}, protocol)
+    hostile = pickle.dumps({"model": Program(tmp_path / "ran")}, 2)
     if form == "zip":
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("model/data.pkl", hostile)
@@ -201,7 +147,6 @@ def test_a_pickle_is_not_run_and_nobody_is_told_how_to(form, protocol, tmp_path)
 @pytest.mark.parametrize(
     "header",
     [
-        {"w": {"dtype": "F32", "shape": [2**30, 2**30], "data_offsets": [0, 2**62]}},
         {"w": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 8]}},
         {"w": {"dtype": "F32", "shape": [2], "data_offsets": [2**40, 2**40 + 8]}},
         {"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 8]}},
@@ -215,7 +160,7 @@ def test_shapes_that_no_file_has_are_refused_before_memory_is_taken(header, tmp_
         open_tensors(tmp_path)
 
 
-@pytest.mark.parametrize("shard", ["../../x", "/etc/passwd", "a/b", "..", ""])
+@pytest.mark.parametrize("shard", ["../../x", "/etc/passwd", ""])
 def test_an_index_leads_to_no_other_folder(shard, tmp_path):
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"w": shard}}))

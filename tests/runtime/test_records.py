@@ -19,11 +19,9 @@ LINE = {"step": int, "values": {str: NUMBER}, "note?": (None, str)}
         ({"step": 3, "values": {}, "note": None, "more": []}, ""),
         ({"step": 3, "values": {}, "note": "x"}, ""),
         ([], "it is no table"),
-        (7, "it is no table"),
         ({"values": {}}, "step is missing"),
         ({"step": "3", "values": {}}, 'step is "3"'),
         ({"step": True, "values": {}}, "step is true"),
-        ({"step": None, "values": {}}, "step is null"),
         ({"step": 3, "values": [1]}, "values is no table"),
         ({"step": 3, "values": {"a": "x"}}, 'values.a is "x"'),
         ({"step": 3, "values": {"a": float("nan")}}, "values.a is NaN"),
@@ -48,7 +46,6 @@ def test_a_file_is_refused_by_its_name_and_place(tmp_path):
         read_record(path, {"step": int}, "mend it")
     for content, wrong in (
         (b'{"step": 1}', None),
-        (b"", "not valid JSON"),
         (b'{"step": ', "not valid JSON"),
         (b"[" * 100_000, "not valid JSON"),
         (b'{\n"step": "\xff"}', "line 2: not UTF-8"),
@@ -85,9 +82,6 @@ def test_an_array_is_read_through_a_map_or_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=f"{path} is missing or damaged .*; mend it"):
             read_npy(path, "mend it")
-    path.unlink()
-    with pytest.raises(UserError, match="is missing or damaged .No such file"):
-        read_npy(path, "mend it")
 
 
 def test_damaged_lines_are_refused_or_left_out_by_their_numbers(tmp_path):

@@ -29,7 +29,7 @@ def ordinary_signals():
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_is_asked_to_stop(number):
     shutdown = Shutdown()
-    with shutdown.listen(), shutdown.interrupts(lambda: 0):
+    with shutdown.listen(), shutdown.interrupts():
         assert not shutdown.reached(1)
         os.kill(os.getpid(), number)
         assert shutdown.reached(2)
@@ -42,27 +42,20 @@ def test_what_is_ignored_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     shutdown = Shutdown()
-    with shutdown.listen(), shutdown.interrupts(lambda: 0):
+    with shutdown.listen(), shutdown.interrupts():
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGINT)
         assert not shutdown.reached(1)
 
 
-@pytest.mark.parametrize(
-    "saved, lost",
-    [(4, "the steps since checkpoint 4"), (0, "all steps, of which none is saved yet,")],
-)
-def test_the_first_interrupt_asks_and_the_second_ends(saved, lost, capfd):
+def test_the_first_interrupt_asks_and_the_second_ends(capfd):
     shutdown = Shutdown()
-    with pytest.raises(KeyboardInterrupt), shutdown.interrupts(lambda: saved):
+    with pytest.raises(KeyboardInterrupt), shutdown.interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         assert shutdown.reached(7)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
-    assert capfd.readouterr().err == (
-        "interrupted: the run saves after this step and ends; Ctrl-C once more ends it at once, and"
-        f" {lost} are lost\n"
-    )
+    assert "Ctrl-C once more ends it at once" in capfd.readouterr().err
 
 
 COMMAND = """

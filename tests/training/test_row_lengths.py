@@ -11,8 +11,6 @@ from tests.preprocessors import test_task
 from tests.preprocessors.test_task import Hashed
 from xlingjax.data.batches.loader import Batches
 from xlingjax.data.features import batch_shapes
-from xlingjax.errors import UserError
-from xlingjax.model.attention import Refused
 from xlingjax.model.config import preset
 from xlingjax.model.partition import MeshConfig
 from xlingjax.objectives.finetuning import Classification
@@ -24,21 +22,9 @@ from xlingjax.training.optimizer import OptimizerConfig
 
 folder = test_task.folder
 LENGTH = 32
-MODEL = preset(
-    "tiny",
-    layers=1,
-    dim=16,
-    heads=2,
-    ffn=32,
-    vocab_size=Hashed().size,
-    max_positions=LENGTH,
-    num_labels=3,
-    classifier="xlm",
-    dropout=0.0,
-    attention_dropout=0.0,
-    dtype="float32",
-    unroll=1,
-)
+SIZES = dict(layers=1, dim=16, heads=2, ffn=32, vocab_size=Hashed().size, max_positions=LENGTH)
+PLAIN = dict(dropout=0.0, attention_dropout=0.0, dtype="float32", unroll=1)
+MODEL = preset("tiny", **SIZES, **PLAIN, num_labels=3, classifier="xlm")
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +32,11 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
 
 
-def run(folder, workdir, steps=8, mesh=(1, 1, 1), by_length=True, **options):
+def run(folder, workdir, steps=8, mesh=(1, 1, 1), **options):
     objective = Classification(3)
 
     def opened():
-        return source(folder, "xnli", Reading(LENGTH), TRANSLATED, by_length=by_length)
+        return source(folder, "xnli", Reading(LENGTH), TRANSLATED, by_length=True)
 
     def shapes(length):
         return batch_shapes(objective.reads, batch=8, length=length)
@@ -97,25 +83,3 @@ def test_microbatches_devices_and_a_restart_give_the_same(folder, tmp_path, caps
     assert lines(tmp_path / "whole")[-1]["tokens_seen"] == tokens
     record = json.loads((tmp_path / "whole/run.json").read_text())
     assert record["shapes"]["classification"]["input_ids"] == [8, LENGTH]
-
-
-@pytest.mark.long
-def test_a_run_that_was_begun_in_any_order_is_refused(folder, tmp_path):
-    run(folder, tmp_path / "run", steps=3, by_length=False)
-    with pytest.raises(UserError, match='order: checkpoint has "by part", this run has "by length'):
-        run(folder, tmp_path / "run")
-
-
-def test_a_backend_that_refuses_the_shortest_rows_is_told_of_the_setting(
-    folder, tmp_path, monkeypatch
-):
-    loss = Classification.loss
-
-    def refuses(self, model, params, batch, rng, languages):
-        if batch["input_ids"].shape[1] == 16:
-            raise Refused("attention backend splash takes rows of 128, not 16; use xla")
-        return loss(self, model, params, batch, rng, languages)
-
-    monkeypatch.setattr(Classification, "loss", refuses)
-    with pytest.raises(UserError, match="use xla; or set GROUP_BY_LENGTH=False, and all rows have"):
-        run(folder, tmp_path / "run")

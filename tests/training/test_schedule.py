@@ -68,46 +68,26 @@ def test_what_is_measured_has_the_values_of_the_last_stage():
 def test_a_stage_may_have_stages_of_its_own():
     frozen = {0: ["a"], 10: {0: ["never"], 5: ["b"], 20: []}, 30: {0: ["never"], 20: ["d"]}}
     assert starts([frozen]) == [0, 10, 20, 30]
-    assert [at(frozen, step) for step in (0, 9, 10, 19, 20, 29, 30)] == [
-        ["a"],
-        ["a"],
-        ["b"],
-        ["b"],
-        [],
-        [],
-        ["d"],
-    ]
-    assert starts([{0: {0: ["embeddings"], 2000: []}}]) == [0, 2000]
-
-
-def test_the_name_of_a_stage_is_read_back():
+    found = [at(frozen, step) for step in (0, 9, 10, 19, 20, 29, 30)]
+    assert found == [["a"], ["a"], ["b"], ["b"], [], [], ["d"]]
     for name, start in (("mlm", 0), ("veco_text", 100)):
         assert stage_of(stage_name(name, start)) == (name, start)
 
 
-def test_refusals():
-    with pytest.raises(UserError, match="'stages' is not one of alternate, weighted"):
-        schedule.turns(0, 0, [1], "stages")
-    with pytest.raises(UserError, match="one must be positive"):
-        schedule.turns(0, 0, [0, 0])
-    with pytest.raises(UserError, match="at step 5 must be >= 0, and one must be positive"):
-        schedule.turns(5, 0, [{0: 1, 5: 0}])
-    with pytest.raises(UserError, match="must begin at step 0"):
-        schedule.turns(5, 0, [1, {3: 1}])
-
-
-def test_a_positive_weight_that_would_never_get_a_turn_is_refused():
-    for weights in ([1, 0.004], [0.001, 0.002], [0.004]):
-        with pytest.raises(UserError, match="too small .*multiply them all"):
-            schedule.turns(0, 0, weights)
-    with pytest.raises(UserError, match="too small"):
-        schedule.turns(3, 0, [1, {0: 0, 2: 1e-6}])
-    assert "1" in turns([1, 0.01], steps=range(101))
-    assert "1" in turns([1, 0.004], "weighted", range(3000))
-
-
-def test_a_stage_without_objectives_is_found_before_the_run():
-    gap = [{0: 1.0, 100: 0.0}, {0: 1.0, 50: 0.0}]
-    check(gap, "alternate", 100)  # nobody would run at step 100, which is not reached
-    with pytest.raises(UserError, match="at step 100 must be >= 0, and one must be positive"):
-        check(gap, "alternate", 101)
+@pytest.mark.parametrize(
+    "weights, mode, steps, told",
+    [
+        ([1], "stages", 1, "'stages' is not one of alternate, weighted"),
+        ([0, 0], "alternate", 1, "one must be positive"),
+        ([1, {3: 1}], "alternate", 1, "must begin at step 0"),
+        ([{0: 1.0, 100: 0.0}, {0: 1.0, 50: 0.0}], "alternate", 101, "at step 100 must be >= 0"),
+        # It would never get a turn.
+        ([1, {0: 0, 2: 0.004}], "alternate", 3, "too small .*multiply them all"),
+    ],
+)
+def test_refusals_before_the_run(weights, mode, steps, told):
+    with pytest.raises(UserError, match=told):
+        check(weights, mode, steps)
+    if steps > 1:
+        # Nobody would run at that step, which is not reached.
+        check(weights, mode, steps - 1)

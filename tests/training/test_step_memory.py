@@ -1,7 +1,5 @@
 """What a step is said to need before it is compiled. What compilers then say: test_tpu.py."""
 
-import re
-
 import jax
 import pytest
 from jax.sharding import AbstractMesh
@@ -47,6 +45,11 @@ def test_of_a_base_model():
     # With the compiler of GPUs 15.42 GB (XLM-R base, 256 rows on eight H100s).
     chunked = needs_of("xlmr_base").on(mesh(8), 1)
     assert sum(chunked.values()) == pytest.approx(15.42e9, rel=0.1)
+    # TPUs keep gradients of logits in float32 where the table is shared out.
+    gpu, tpu = (needs_of("xlmr_base", platform=name) for name in ("cuda", "tpu"))
+    more = tpu.on(mesh(1, 8), 1, chunk=0)["vocabulary"]
+    more -= gpu.on(mesh(1, 8), 1, chunk=0)["vocabulary"]
+    assert more == 2 * 32 * 77 * VOCABULARY
 
 
 def test_what_is_recomputed_is_not_kept():
@@ -77,16 +80,6 @@ def test_of_all_terms_logits_are_there_at_once():
     clpc = needs_of("unicoder", *READ, "DOCUMENTS=documents/*", "NEGATIVES=wrong/*")
     names = [run.objective.name for run in clpc._runs]
     assert clpc._predictions(names.index("clpc")) == []
-
-
-def test_of_tpus_that_share_the_table_out():
-    gpu, tpu = (needs_of("xlmr_base", platform=name) for name in ("cuda", "tpu"))
-    for sizes in ((8, 1, 1), (4, 1, 2)):
-        assert gpu.on(mesh(*sizes), 1, chunk=0) == tpu.on(mesh(*sizes), 1, chunk=0)
-    # 77 predictions in each of 32 rows.
-    more = tpu.on(mesh(1, 8), 1, chunk=0)["vocabulary"]
-    more -= gpu.on(mesh(1, 8), 1, chunk=0)["vocabulary"]
-    assert more == 2 * 32 * 77 * VOCABULARY
 
 
 def test_what_a_mesh_shares_out():
@@ -123,4 +116,3 @@ def test_microbatches_are_as_few_as_fit(monkeypatch):
         microbatches_for(needs, all_rows, 256)
     with pytest.raises(UserError, match=f"a batch of 4 rows does not spread over {devices}"):
         microbatches_for(needs, make_mesh(MeshConfig(1, -1)), 4)
-    assert re.search(r"together +\d+\.\d\d GB", step_memory.table(needs.on(all_rows, 1)))

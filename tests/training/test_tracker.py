@@ -1,7 +1,6 @@
 """What stands on the terminal, in the log and in the files."""
 
 import json
-import sys
 
 import numpy as np
 
@@ -31,19 +30,9 @@ def test_lines_are_printed_and_logged(tmp_path, capsys):
         "weights: random [seed 0]",
         "step 1/10  mlm 2.5000  tlm skipped  1,234 tokens/s",
         "step 2: probe: mean 0.2500",
-        "step 3/10  mlm 2.5000  1,234 tokens/s  ETA 0:00:00",
+        "step 3/10  mlm 2.5000  1,234 tokens/s",
     ]
     assert [line[20:] for line in (tmp_path / "log.txt").read_text().splitlines()] == lines
-
-
-def test_without_tensorboard_it_is_said_and_the_rest_is_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    tracker = Tracker(tmp_path, 10)
-    tracker.begin(0)
-    tracker.metrics(1, [LINE])
-    tracker.close()
-    assert "no curves for TensorBoard: tensorboardX is not installed" in capsys.readouterr().out
-    assert json.loads((tmp_path / "metrics.jsonl").read_text())["loss"] == 2.5
 
 
 def test_files_and_tensorboard(tmp_path):
@@ -71,16 +60,6 @@ def test_files_and_tensorboard(tmp_path):
         and values["probe/layers/1"] == 0.5
     )
     assert "mlm/batch_hash" not in values
-
-
-def test_other_processes_are_silent(tmp_path, capsys):
-    tracker = Tracker(tmp_path, 10, primary=False)
-    tracker.begin(0)
-    tracker.say("x")
-    tracker.metrics(1, [LINE])
-    tracker.evaluation(1, "probe", {})
-    tracker.close()
-    assert capsys.readouterr().out == "" and not list(tmp_path.iterdir())
 
 
 def test_lines_beyond_the_checkpoint_are_dropped(tmp_path):

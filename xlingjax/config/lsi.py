@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlingjax.config.corpus import Corpus
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.errors import UserError
 from xlingjax.training.initialisation import TokenVectors
 

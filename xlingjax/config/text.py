@@ -12,7 +12,7 @@ from xlingjax.data.batches.loader import Batches, BatchSource
 from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.errors import LARGEST_BATCH, LONGEST_ROW, UserError, require_numbers, require_whole
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
@@ -110,7 +110,6 @@ class TextSource:
             settings | dataclasses.asdict(features),
             features.positions(length),
             features,
-            languages=lambda: self.corpus.languages,
         )
 
     def _drawn(

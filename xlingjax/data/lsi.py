@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from xlingjax.data.store.blocks import BlockText
 from xlingjax.data.store.entries import Writer, get, name_of
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 # Part of every name: vectors that are made in another way leave the old files alone.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 MOST = 0.5

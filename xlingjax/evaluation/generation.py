@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.overlap import HeldOut
-from xlingjax.data.store.tokens import language_name
+from xlingjax.data.store.tokenise import language_name
 from xlingjax.data.text.texts import Pair
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate

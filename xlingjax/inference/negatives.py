@@ -19,8 +19,7 @@ import jax
 import numpy as np
 
 from xlingjax.data.batches.text import BatchSettings, file_batches
-from xlingjax.data.store.tokenise import CHUNK_LINES
-from xlingjax.data.store.tokens import end_sentences
+from xlingjax.data.store.tokenise import CHUNK_LINES, end_sentences
 from xlingjax.data.text.sources import NEGATIVE, find_pairs
 from xlingjax.data.text.texts import Pair
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -19,7 +19,7 @@ from xlingjax.data.rows.plan import (
     Rows,
     stream_rows,
 )
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.preprocessors.veco import SideBySide

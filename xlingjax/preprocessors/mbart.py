@@ -12,7 +12,7 @@ from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import block_rows, decoder_fields, following
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import require_choice
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids

@@ -12,7 +12,7 @@ import numpy as np
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import SPANS, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, stream_rows
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_numbers
 from xlingjax.preprocessors.translation import start_ids

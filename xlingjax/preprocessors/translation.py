@@ -19,7 +19,7 @@ from xlingjax.data.rows.targets import (
     side,
     translation_rows,
 )
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import require_choice
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text

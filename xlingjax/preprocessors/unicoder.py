@@ -13,7 +13,7 @@ from xlingjax.data.rows.documents import switched_rows
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.paraphrases import mined_rows, paraphrase_rows
 from xlingjax.data.rows.plan import Batch, BatchMap, PairPreprocessor, Preprocessor, Rows
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import require_choice
 from xlingjax.preprocessors.xlm import MaskedFeatures, Masking, is_special

@@ -11,7 +11,7 @@ import numpy as np
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.documents import segment_rows
 from xlingjax.data.rows.plan import BatchMap, PairPreprocessor, Preprocessor, Rows
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.preprocessors.xlm import Masking, masker, slots_of_a_side
 

@@ -12,7 +12,7 @@ from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import STARTS, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import block_rows, columns_where, preceding
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples

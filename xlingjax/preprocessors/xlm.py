@@ -24,7 +24,7 @@ from xlingjax.data.rows.plan import (
     stream_rows,
 )
 from xlingjax.data.rows.targets import preceding
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_choice, require_numbers
 

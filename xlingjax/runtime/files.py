@@ -79,12 +79,9 @@ def require_apart(output: str | Path, read: Mapping[str, Any]) -> None:
 
 
 def require_unicode(name: str | os.PathLike) -> None:
-    """Raises UserError for the name of a file that is not Unicode, or of several lines: no log,
-    table or message could have it."""
+    """Raises UserError for the name of a file that is not Unicode: no log could have it."""
     name = os.fspath(name)
     shown = name.encode(errors="backslashreplace").decode()
-    if len(name.splitlines()) > 1:
-        raise UserError(f"{name!r}: an end of line in this name; rename the file or folder")
     if shown != name:
         raise UserError(f"{shown}: this name is not UTF-8; rename the file or folder")
 

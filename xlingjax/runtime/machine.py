@@ -70,9 +70,8 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:
     )
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory() -> None:
     """Have the C library keep freed memory for the next step, where it can be told to (glibc).
-    Returns whether it was.
 
     XLA takes a step's buffers from malloc and frees them after it. By default glibc returns large
     ones to the system each time and gets them back page by page, zeroed: a third of a step on CPU.
@@ -80,20 +79,14 @@ def keep_freed_memory() -> bool:
     that calls it. The process then holds its peak memory until it ends.
     """
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
     m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4  # <malloc.h>
-    return all(
-        [
-            # Large blocks by mmap go back to the system
-            # when they are freed, whatever the threshold.
-            mallopt(m_mmap_max, 0),
-            mallopt(m_trim_threshold, -1),
-            mallopt(m_top_pad, 64 << 20),
-        ]
-    )
+    # Large blocks by mmap go back to the system when they are freed, whatever the threshold.
+    mallopt(m_mmap_max, 0)
+    mallopt(m_trim_threshold, -1)
+    mallopt(m_top_pad, 64 << 20)
 
 
 def set_compile_cache() -> None:

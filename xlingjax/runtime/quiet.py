@@ -1,7 +1,6 @@
 """Keeping the terminal for what the user asked to see."""
 
 import contextlib
-import functools
 import logging
 import os
 import sys
@@ -44,26 +43,8 @@ def forget_told_failures() -> None:
     logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
-@functools.cache
 def forget_abandoned_reads() -> None:
-    """From now on print nothing of the reads that Orbax has under way when one of them fails: they
+    """From now on log nothing of the reads that Orbax has under way when one of them fails: they
     end later, each with a traceback of its own. To be called before the reading."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-    # The hooks that were there go on for all other errors.
-    unraisable, uncaught = sys.unraisablehook, sys.excepthook
-    late = "Event loop is closed"
-    # Of a loop that could not begin for want of files: who asked for it was told.
-    half_made = "has no attribute '_ssock'"
-
-    def unraisable_but_late(one):
-        message = str(one.exc_value)
-        if message != late and not message.endswith(half_made):
-            unraisable(one)
-
-    def uncaught_but_late(kind, value, trace):
-        if str(value) != late:
-            uncaught(kind, value, trace)
-
-    sys.unraisablehook = unraisable_but_late
-    sys.excepthook = uncaught_but_late

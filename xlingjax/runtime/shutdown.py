@@ -56,7 +56,6 @@ class Shutdown:
     def __init__(self):
         self._requested = threading.Event()
         self._interrupted = False
-        self._saved: Callable[[], int] = lambda: 0
 
     def listen(self) -> contextlib.AbstractContextManager[None]:
         """SIGTERM and SIGHUP end the run after the step that it is at, or its first."""
@@ -66,10 +65,9 @@ class Shutdown:
             signals.remove(signal.SIGTERM)
         return handled(self._hear, *signals)
 
-    def interrupts(self, saved: Callable[[], int]) -> contextlib.AbstractContextManager[None]:
+    def interrupts(self) -> contextlib.AbstractContextManager[None]:
         """Around the steps: the first Ctrl-C is heard as SIGTERM is, the second raises
-        KeyboardInterrupt. saved: gives the last step on disk; 0: none."""
-        self._saved = saved
+        KeyboardInterrupt."""
         return handled(self._hear, signal.SIGINT)
 
     def reached(self, step: int) -> bool:
@@ -83,12 +81,9 @@ class Shutdown:
             if self._interrupted:
                 raise KeyboardInterrupt
             self._interrupted = True
-            lost = "all steps, of which none is saved yet,"
-            if saved := self._saved():
-                lost = f"the steps since checkpoint {saved}"
             line = (
                 "interrupted: the run saves after this step and ends; Ctrl-C once more ends it at"
-                f" once, and {lost} are lost\n"
+                " once, and the steps since its last checkpoint are lost\n"
             )
             # Not by print, which the signal may have come in the middle of.
             with contextlib.suppress(OSError):

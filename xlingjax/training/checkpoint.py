@@ -307,9 +307,9 @@ def explained(error: Exception, folder: Path) -> Exception:
     # TensorStore gives a sentence with the names of its parts.
     if "No space left" in why or "RESOURCE_EXHAUSTED" in why:
         why = "No space left on device"
-    elif not isinstance(error, OSError) and "ermission denied" not in why:
+    elif not isinstance(error, OSError) and not is_of_system(error):
         return error
-    remedy = "see that the disk is there and can be written, and start again"
-    if "No space left" in why or "quota exceeded" in why:
-        remedy = "make room and start again"
-    return UserError(f"checkpoint in {folder} could not be written: {why}; {remedy}")
+    return UserError(
+        f"checkpoint in {folder} could not be written: {why}; see that the disk is there, has room"
+        " and can be written, and start again"
+    )

@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 
 from xlingjax.data.batches.loader import Batches, BatchSource, to_global
 from xlingjax.data.features import FIELDS, batch_hash
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
@@ -125,8 +125,10 @@ class Feed:
             # What a source says of its shapes spares the reading of a large corpus.
             if run.batches.shapes:
                 self._check(name, run.batches.shapes)
+            # Lengths are multiples of the shortest: a backend that takes that takes all.
             if run.batches.shortest:
-                self._check_shortest(name)
+                shortest = required_fields(name, run.objective.reads, run.batches.shortest)
+                self._trace(run.objective, shortest)
 
     def open(self) -> None:
         """Raises UserError for data that does not fit its objective, the model or the mesh."""
@@ -141,30 +143,6 @@ class Feed:
         for name, run in self.runs.items():
             if not run.batches.shapes:
                 self._check(name, self.shapes[name])
-
-    def languages_before_open(self) -> int | None:
-        """How many languages the run has; None: not all sources tell before they are open."""
-        known = [run.batches.languages for run in self.runs.values()]
-        counts = [len(languages()) for languages in known if languages is not None]
-        return max(counts) if len(counts) == len(known) else None
-
-    def abstract_batch(self, turn: Turn) -> Any | None:
-        """The batch of a turn as `on_devices` will give it, without values; None: its shapes are
-        not known before the text is open, or vary."""
-        sharding = batch_sharding(self.mesh)
-        batch = {}
-        for name in turn.factors:
-            run = self.runs[name]
-            if not run.batches.shapes or run.batches.shortest:
-                return None
-            shapes = required_fields(name, run.objective.reads, run.batches.shapes)
-            batch[name] = {
-                field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype, sharding=sharding)
-                for field, shape in shapes.items()
-            }
-        if turn.summed:
-            return batch
-        return batch[turn.label]
 
     @property
     def texts(self) -> list[BlockText]:
@@ -205,17 +183,6 @@ class Feed:
         check_length(name, length, self.model.config, run.batches.positions)
         check_rows(self.mesh, rows, self.microbatches, f"objective {name}")
         self._trace(objective, required)
-
-    def _check_shortest(self, name: str) -> None:
-        """Lengths are multiples of the shortest: a backend that takes that takes all."""
-        run = self.runs[name]
-        shapes = required_fields(name, run.objective.reads, run.batches.shortest)
-        try:
-            self._trace(run.objective, shapes)
-        except UserError as error:
-            raise UserError(
-                f"{error}; or set GROUP_BY_LENGTH=False, and all rows have LENGTH tokens"
-            ) from None
 
     def _trace(self, objective: Objective, shapes: Mapping[str, Any]) -> None:
         """Computes nothing, but the model or the attention backend may refuse."""

@@ -22,7 +22,7 @@ class Guard:
         self._workdir = workdir
         self._limit = limit
         self._say = say
-        self._pending: deque[tuple[int, str, Mapping[str, Any], Any, Any]] = deque()
+        self._pending: deque[tuple[int, str, Mapping[str, Any], Any]] = deque()
 
     def push(
         self,
@@ -30,13 +30,11 @@ class Guard:
         objective: str,
         rows: Mapping[str, Mapping[str, np.ndarray]],
         bad_steps: Any,
-        finite: Any,
     ) -> None:
-        """rows: {objective: its fields}. Two device scalars: `bad_steps`, consecutive skipped steps
-        up to this one, and `finite`, whether its loss and gradient were. Raises UserError when an
-        earlier step reached the limit.
+        """rows: {objective: its fields}. bad_steps: a scalar on the device, the skipped steps in a
+        row up to this one. Raises UserError when an earlier step reached the limit.
         """
-        self._pending.append((step, objective, rows, bad_steps, finite))
+        self._pending.append((step, objective, rows, bad_steps))
         # Only here does the host wait, for a step that is behind the ones on their way.
         if len(self._pending) > IN_FLIGHT:
             self._look()
@@ -47,23 +45,19 @@ class Guard:
             self._look()
 
     def _look(self) -> None:
-        step, objective, rows, bad_steps, finite = self._pending.popleft()
+        step, objective, rows, bad_steps = self._pending.popleft()
         bad = int(bad_steps)
         if bad == 0:
             return
         where = f"step {step} ({objective})"
-        why = "a loss or gradient that is not finite"
-        remedy = "lower LEARNING_RATE or CLIP_NORM"
-        if finite:
-            why = "a gradient norm above optimizer.skip_norm"
-            remedy += " or raise optimizer.skip_norm"
+        why = "a loss or gradient that is not finite, or a norm above optimizer.skip_norm"
         self._say(f"{where}: update skipped for {why} ({bad} in a row)")
         # Counted on the device, in a row: one good step begins the count anew.
         if bad >= self._limit:
             raise UserError(
-                f"{where}: {bad} updates in a row skipped, this one for {why};"
-                f" the batch is in {self._save(step, rows)}; {remedy} and start again (to go"
-                f" further back, move the newest folders out of {self._workdir / 'checkpoints'})"
+                f"{where}: {bad} updates in a row skipped for {why}; the batch is in"
+                f" {self._save(step, rows)}; lower LEARNING_RATE or CLIP_NORM and start again (to"
+                f" go further back, move the newest folders out of {self._workdir / 'checkpoints'})"
             )
 
     def _save(self, step: int, rows: Mapping[str, Mapping[str, np.ndarray]]) -> Path:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.errors import UserError, require_whole
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
@@ -59,33 +59,21 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
     return list(map(int, numbers))
 
 
-@dataclasses.dataclass(frozen=True)
 class Donor:
-    """A trained run, as its files describe it."""
+    """A trained run that gives parameters, as its files describe it."""
 
-    run: str
-    checkpoint: Path
-    shapes: dict[str, tuple[int, ...]]
-    vocabulary: Any
-    config: ModelConfig
-    languages: tuple[str, ...]
-
-    @classmethod
-    def open(cls, run: str) -> "Donor":
+    def __init__(self, run: str):
         """Reads no parameter. Raises UserError: no such run, no readable checkpoint."""
         # First: it says best that a folder is no run.
         record = read_run_record(run)
-        checkpoint = find_checkpoint(run)
-        shapes, identity = saved_params(checkpoint)
-        vocabulary = vocabulary_of(identity)
-        config = model_of(run)
-        languages = tuple(record["languages"])
-        require_languages(checkpoint, identity, languages)
-        return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
-
-    @property
-    def pieces(self) -> int:
-        return self.config.vocab_size - self.config.language_tokens
+        self.run = str(run)
+        self.checkpoint = find_checkpoint(run)
+        self.shapes, identity = saved_params(self.checkpoint)
+        self.vocabulary = vocabulary_of(identity)
+        self.config = model_of(run)
+        self.pieces = self.config.vocab_size - self.config.language_tokens
+        self.languages = tuple(record["languages"])
+        require_languages(self.checkpoint, identity, self.languages)
 
     def source(self, name: str, side: str) -> str | None:
         """What this run calls the parameter `name` of a new model when its encoder or decoder gives
@@ -129,34 +117,30 @@ class Copy:
 
     donor: Donor
     source: str
-    rows: tuple[tuple[Any, Any], ...] | None
+    rows: tuple[tuple[Any, Any], ...] | None = None
     """(ours, theirs) of axis 0, slices or lists; None: all."""
-    origin: str
+    origin: str = ""
     """Where it comes from, for the log."""
-    languages: tuple[range, range] | None = None
-    """Rows of the languages, ours and theirs; whose they are is found by the codes."""
+    languages: tuple[int, int] | None = None
+    """The row of the first language, here and there; whose the rows are is told by the codes."""
 
     def named(self, languages: Sequence[str]) -> "Copy | None":
         """With the rows of the run's languages that the donor has too; None where nothing is left
         to copy."""
         if self.languages is None:
             return self
-        our_rows, their_rows = self.languages
-        # Either may have fewer rows than languages.
+        first, first_there = self.languages
         # By code, since the same language may have another number in either run.
-        ours = dict(zip(languages, our_rows, strict=False))
-        theirs = dict(zip(self.donor.languages, their_rows, strict=False))
-        known = [code for code in languages if code in ours and code in theirs]
-        new = [code for code in languages if code not in known]
+        known = [code for code in languages if code in self.donor.languages]
         rows = self.rows or ()
-        if not rows and not known:
-            return None
-        # Behind the pieces of a token table or a bias, or a table of their own.
-        names = "language tokens too" if rows else ", ".join(known)
-        if new:
-            names += f"; random: {', '.join(new)}"
         if known:
-            rows = (*rows, ([ours[code] for code in known], [theirs[code] for code in known]))
+            ours = [first + languages.index(code) for code in known]
+            theirs = [first_there + self.donor.languages.index(code) for code in known]
+            rows = (*rows, (ours, theirs))
+        if not rows:
+            return None
+        new = [code for code in languages if code not in known]
+        names = ", ".join(known) + (f"; random: {', '.join(new)}" if new else "")
         return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({names})")
 
 
@@ -165,24 +149,6 @@ def layer_names(numbers: list[int]) -> str:
     if len(numbers) > 1 and numbers == [*range(first, last + 1)]:
         return f"layers {first}..{last}"
     return f"layers {', '.join(map(str, numbers))}"
-
-
-def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[Path, dict[str, jax.Array]]:
-    """{checkpoint: {its name of a parameter: array}}, each lying as what it fills does where it
-    divides as that does."""
-    abstract: dict[Path, dict[str, Any]] = {}
-    for name, copy in taken.items():
-        shape = copy.donor.shapes[copy.source]
-        sharding: Any = ours[name].sharding
-        try:
-            sharding.shard_shape(shape)
-        except ValueError:
-            # The donor's number of rows may not divide; whole on each device it is only for now.
-            sharding = NamedSharding(sharding.mesh, PartitionSpec())
-        one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
-        abstract.setdefault(copy.donor.checkpoint, {})[copy.source] = one
-    # Each checkpoint once, whatever it gives: reading is what takes long.
-    return {path: flattened(read_params(path, nested(leaves))) for path, leaves in abstract.items()}
 
 
 def grouped(origins: Mapping[str, str], above: str = "") -> Iterator[str]:
@@ -266,7 +232,7 @@ class Plan:
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
         self._config = config
-        self._donors = {part: Donor.open(run) for part, run in initialisation.parts.items()}
+        self._donors = {part: Donor(run) for part, run in initialisation.parts.items()}
         if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
@@ -289,9 +255,8 @@ class Plan:
             is_cross_attention = name.startswith(SLOT)
             if is_cross_attention and initialisation.cross_attention is False:
                 continue
-            for part, donor, source in self._candidates(name):
-                self._copies[name] = self._copy(name, leaf.shape, part, donor, source)
-                break
+            if candidate := next(self._candidates(name), None):
+                self._copies[name] = self._copy(name, leaf.shape, *candidate)
             missing = self._copies[name] is None
             if missing and is_cross_attention and initialisation.cross_attention:
                 raise UserError(
@@ -349,54 +314,42 @@ class Plan:
     def _copy(
         self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
     ) -> Copy:
+        theirs = donor.config
+        origin = donor.run
+        rows = None
+        languages = None
         if "/layers/" in name:
-            copy = self._copy_of_layers(name, part, donor, source)
-        elif name.endswith("positions/embedding"):
-            copy = Copy(donor, source, None, donor.run)
-            if donor.shapes[source][0] > shape[0]:
-                # Positions that the model has no row for are cut; missing ones are refused below.
-                rows = ((slice(None), slice(shape[0])),)
-                copy = Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
+            numbers = self._layers[part]
+            stack = source.partition("/")[0]
+            origin = f"{stack} {layer_names(numbers)} of {donor.run}"
+            if part == "decoder" and theirs.decoder_layers and stack == "encoder":
+                # The donor's decoder is tied to the last layers of its encoder.
+                numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
+                origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+            # A stack is one array, its layers the first axis.
+            rows = ((slice(None), numbers),)
+        elif name.endswith("positions/embedding") and donor.shapes[source][0] > shape[0]:
+            # Positions that the model has no row for are cut; missing ones are refused below.
+            rows = ((slice(None), slice(shape[0])),)
+            origin = f"the first {shape[0]} rows of {donor.run}"
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
-            copy = self._copy_of_pieces(donor, source)
+            # Behind the pieces stand language tokens, and rows that fill up, which stay as they
+            # are.
+            rows = ((slice(donor.pieces), slice(donor.pieces)),)
+            if self._config.language_tokens and theirs.language_tokens:
+                languages = (donor.pieces, donor.pieces)
         elif name.endswith("languages/embedding"):
-            languages = (range(self._config.num_languages), range(donor.config.num_languages))
-            copy = Copy(donor, source, (), donor.run, languages)
-        else:
-            copy = Copy(donor, source, None, donor.run)
+            rows = ()
+            languages = (0, 0)
         # Where rows are chosen the numbers of rows may differ, and nothing else.
-        first_axis = int(copy.rows is not None)
-        theirs = donor.shapes[source]
-        if shape[first_axis:] != theirs[first_axis:]:
+        first_axis = int(rows is not None)
+        given = donor.shapes[source]
+        if shape[first_axis:] != given[first_axis:]:
             raise UserError(
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-                f" {source} there {theirs}; set the sizes of the model of its run.json"
+                f" {source} there {given}; set the sizes of the model of its run.json"
             )
-        return copy
-
-    def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
-        theirs = donor.config
-        stack = source.partition("/")[0]
-        numbers = self._layers[part]
-        origin = f"{stack} {layer_names(numbers)} of {donor.run}"
-        if part == "decoder" and theirs.decoder_layers and stack == "encoder":
-            # The donor's decoder is tied to the last layers of its encoder.
-            numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
-            origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
-        # A stack is one array, its layers the first axis.
-        return Copy(donor, source, ((slice(None), numbers),), origin)
-
-    def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
-        # Behind the pieces stand language tokens, and rows that fill up, which stay as they are.
-        rows = ((slice(donor.pieces), slice(donor.pieces)),)
-        theirs = donor.config
-        languages = None
-        if self._config.language_tokens and theirs.language_tokens:
-            languages = (
-                range(donor.pieces, self._config.vocab_size),
-                range(donor.pieces, theirs.vocab_size),
-            )
-        return Copy(donor, source, rows, donor.run, languages)
+        return Copy(donor, source, rows, origin, languages)
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group
@@ -409,16 +362,19 @@ class Plan:
         vocabulary = vocabulary_of(identity)
         for donor in self._donors.values():
             require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
-        origins = {}
+        ours = flattened(params)
+        origins = dict.fromkeys(ours, RANDOM)
         taken = {}
+        abstract: dict[Path, dict[str, Any]] = {}
         for name, planned in self._copies.items():
             # The languages of a run are known once its text is open.
-            copy = planned and planned.named(tuple(languages))
-            origins[name] = copy.origin if copy else RANDOM
-            if copy:
+            if copy := planned and planned.named(tuple(languages)):
+                origins[name] = copy.origin
                 taken[name] = copy
-        ours = flattened(params)
-        given = read(taken, ours)
+                one = _lying_as(ours[name], copy.donor.shapes[copy.source])
+                abstract.setdefault(copy.donor.checkpoint, {})[copy.source] = one
+        # Each checkpoint once, whatever it gives: reading is what takes long.
+        given = {path: flattened(read_params(path, nested(a))) for path, a in abstract.items()}
 
         def fill(ours, given):
             filled = {}
@@ -431,7 +387,7 @@ class Plan:
             return filled
 
         replaced = {name: ours[name] for name in taken}
-        shardings = jax.tree.map(lambda leaf: leaf.sharding, replaced)
+        shardings = {name: leaf.sharding for name, leaf in replaced.items()}
         # Jitted, so that each is made where its parameter lies.
         filled = jax.jit(fill, out_shardings=shardings)(replaced, given)
         if self._config.tied_self_attention:
@@ -443,6 +399,17 @@ class Plan:
         leaves = (ours | filled).values()
         params = jax.tree.unflatten(jax.tree.structure(params), leaves)
         return params, ", ".join(givers), list(grouped(origins))
+
+
+def _lying_as(ours: jax.Array, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    """A donor's array of this shape, to be read on the devices of the parameter that it fills."""
+    sharding: Any = ours.sharding
+    try:
+        sharding.shard_shape(shape)
+    except ValueError:
+        # Its number of rows may not divide; whole on each device it is only for now.
+        sharding = NamedSharding(sharding.mesh, PartitionSpec())
+    return jax.ShapeDtypeStruct(shape, ours.dtype, sharding=sharding)
 
 
 def _index(rows: Any) -> Any:

@@ -21,7 +21,7 @@ from xlingjax.runtime.machine import (
 )
 from xlingjax.runtime.shutdown import Shutdown
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_paths import checkpoint_steps, last_step, require_not_lost
+from xlingjax.training.checkpoint_paths import checkpoint_steps, require_not_lost
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.guard import Guard
@@ -163,8 +163,8 @@ def train(
         check_schedule(feed.weights, schedule, steps)
         programs = Programs(feed, rule, optimizer, abstract, run_key(seed, rng_impl, device_mesh))
         stack.callback(programs.close)
-        # Beside what follows. Where the newest checkpoint cannot be read, they are of other steps.
-        programs.begin(max(saved, default=0), steps, seed, schedule, not saved)
+        if not saved:
+            programs.begin_state()
         feed.open()
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
@@ -229,7 +229,7 @@ def train(
         if step:
             progress.measure_restored(step, state)
         stopping_now = False
-        stack.enter_context(shutdown.interrupts(lambda: last_step(workdir)))
+        stack.enter_context(shutdown.interrupts())
         while step < early.last_step(steps) and not stopping_now:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.

@@ -286,7 +286,7 @@ class Progress:
 
     def add(self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]) -> None:
         """What the step from `step` on returned for `rows`. Does not wait for the device."""
-        self._guard.push(step, turn.names, rows, sums.pop("bad_steps"), sums.pop("finite"))
+        self._guard.push(step, turn.names, rows, sums.pop("bad_steps"))
         by_stage = apart(sums) if turn.summed else {turn.label: sums}
         for name, own in by_stage.items():
             # The stages of an objective share its log lines.
@@ -344,7 +344,7 @@ class Progress:
             state,
             # Of every stage, those too that have ended or not begun: a resumed run opens them all.
             {name: source.state() for name, source in self._feed.sources.items()},
-            {"tokens_seen": self._tokens_seen, "stopped_early": self._stopping.record()},
+            {"tokens_seen": self._tokens_seen},
             flatten(self.values) if evaluated else {},
         )
 

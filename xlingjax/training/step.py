@@ -114,9 +114,9 @@ def train_step(
     trained as at this one.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite
-    steps), "tokens", "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but
-    "tokens" and "steps". Skipped: a loss or gradient that is not "finite", or a norm over
-    `skip_norm`; parameters and optimizer state then stay exactly as they were.
+    steps), "tokens", "good", "steps", "bad_steps"}; a skipped step adds 0 to all but "tokens" and
+    "steps". Skipped: a loss or gradient that is not finite, or a norm over `skip_norm`; parameters
+    and optimizer state then stay exactly as they were.
     """
     now = optimizer.trainable_at(stage)
     # What is frozen is an input without a gradient: its backward pass is not computed.
@@ -195,7 +195,6 @@ def train_step(
         "tokens": count_tokens(batch),
         "steps": jnp.float32(1),
         "bad_steps": bad_steps,
-        "finite": finite,
     }
 
 
@@ -284,22 +283,13 @@ def make_train_step(*, shardings: TrainState, **fixed) -> Any:
     return jax.jit(run, donate_argnums=0, out_shardings=(shardings, everywhere))
 
 
-def eval_step(
-    params: Any, batch: dict[str, jax.Array], *, model: Any, objective: Any, languages: int
-):
-    """The objective's metric sums on one batch without dropout: {name: (sum, weight)}."""
-    # Without a random key there is no dropout.
-    return objective.loss(model, params, batch, None, languages).metrics
-
-
 # ---- compiled, from when on ---------------------------------------------------------------------
 
 
 class Programs:
     """Compiles a step for each set of objectives with their factors, each set of parameters that is
-    trained, and each length of rows, when it is first needed; the first of all, and the program
-    that makes the first state, in threads while the text is opened, where the shapes of the batches
-    are known by then."""
+    trained, and each length of rows, when it is first needed; the program that makes the first
+    state in a thread, while the text is opened."""
 
     def __init__(
         self,
@@ -312,40 +302,25 @@ class Programs:
         """config: the optimizer's; abstract: the state, see `abstract_state`; key: the run's random
         key."""
         self._feed = feed
-        self._frozen_from = starts([config.frozen])
+        self._optimizer = optimizer
+        self._config = config
         self._abstract = abstract
+        self._shardings = jax.tree.map(lambda x: x.sharding, abstract)
         self._key = key
-        # The same in every step.
-        self._arguments = {
-            "config": config,
-            "shardings": jax.tree.map(lambda x: x.sharding, abstract),
-            "model": feed.model,
-            "optimizer": optimizer,
-            "microbatches": feed.microbatches,
-        }
-        # Of several processes all compile in one order.
-        self._threads = ThreadPoolExecutor(2 if jax.process_count() == 1 else 1)
+        self._thread = ThreadPoolExecutor(1)
         self._state: Future | None = None
-        self._steps: dict[tuple, Future] = {}
-        self._used: set[tuple] = set()
+        self._steps: dict[tuple, Any] = {}
 
-    def begin(self, step: int, steps: int, seed: int, schedule: str, new: bool) -> None:
-        """Starts to compile what the run from `step` to `steps` needs first. To be called before
-        the text is open. new: it needs a first state, too."""
-        if step >= steps:
-            return
-        if new:
-            self._begin_state()
-        languages = self._feed.languages_before_open()
-        turn = self._feed.turn(step, seed, schedule)
-        batch = self._feed.abstract_batch(turn)
-        if languages is not None and batch is not None:
-            self._begin_step(turn, step, languages, batch)
+    def begin_state(self) -> None:
+        """Starts to compile the program of `random_state`."""
+        lowered = lower_state(self._feed.model, self._optimizer, self._config, self._shardings)
+        # Only XLA, which does not hold Python up, works in the thread.
+        self._state = self._thread.submit(lowered.compile)
 
     def random_state(self, seed: int) -> TrainState:
         """A new state, each part made where it lies; the same numbers on every mesh."""
         if self._state is None:
-            self._begin_state()
+            self.begin_state()
         return self._state.result()(jax.random.key(seed))
 
     def step(
@@ -357,46 +332,27 @@ class Programs:
         compiling: Callable[[str], AbstractContextManager],
     ) -> tuple[TrainState, dict[str, Any]]:
         """(next state, sums), see `train_step`. step: of the run, the number of this one.
-        compiling: opened, with the turn's label, around the wait for a program."""
-        name = self._name(turn, step, len(self._feed.languages), batch)
-        if name not in self._used:
-            self._used.add(name)
+        compiling: opened, with the turn's label, while a program is made."""
+        # One program serves all steps that train the same parameters with the same factors, which
+        # are its constants.
+        stage = latest(starts([self._config.frozen]), step)
+        shapes = [array.shape for array in jax.tree.leaves(batch)]
+        name = (*turn.factors.items(), stage, *shapes)
+        if name not in self._steps:
             with compiling(turn.label):
-                self._begin_step(turn, step, len(self._feed.languages), batch)
-                self._steps[name].result()
-        return self._steps[name].result()(state, batch, self._key)
+                train_step = make_train_step(
+                    objective=turn.objective,
+                    stage=stage,
+                    languages=len(self._feed.languages),
+                    config=self._config,
+                    shardings=self._shardings,
+                    model=self._feed.model,
+                    optimizer=self._optimizer,
+                    microbatches=self._feed.microbatches,
+                )
+                lowered = train_step.lower(self._abstract, batch, self._key)
+                self._steps[name] = lowered.compile()
+        return self._steps[name](state, batch, self._key)
 
     def close(self) -> None:
-        # What a thread is at cannot be stopped, only what it has not begun.
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _name(self, turn: Turn, step: int, languages: int, batch: Any) -> tuple:
-        """What tells one program from another: one serves all steps that train the same parameters,
-        with the same factors, which are its constants."""
-        stage = latest(self._frozen_from, step)
-        shapes = [array.shape for array in jax.tree.leaves(batch)]
-        return (*turn.factors.items(), stage, languages, *shapes)
-
-    def _begin_step(self, turn: Turn, step: int, languages: int, batch: Any) -> None:
-        name = self._name(turn, step, languages, batch)
-        if name in self._steps:
-            return
-        train_step = make_train_step(
-            objective=turn.objective,
-            stage=latest(self._frozen_from, step),
-            languages=languages,
-            **self._arguments,
-        )
-        # Traced here: only XLA, which does not hold Python up, works in a thread.
-        lowered = train_step.lower(self._abstract, batch, self._key)
-        self._steps[name] = self._threads.submit(lowered.compile)
-
-    def _begin_state(self) -> None:
-        arguments = self._arguments
-        lowered = lower_state(
-            arguments["model"],
-            arguments["optimizer"],
-            arguments["config"],
-            arguments["shardings"],
-        )
-        self._state = self._threads.submit(lowered.compile)
+        self._thread.shutdown(wait=False)

@@ -117,13 +117,10 @@ class Stopping:
     def _best(self) -> tuple[int, int, float]:
         """(how manyth of the evaluations, its step, its value) is the best; -1: none is."""
         sign = -1.0 if self._config.mode == "max" else 1.0
-        best = (-1, 0, math.nan)
-        for place, step in enumerate(sorted(self._values)):
-            value = self._values[step]
-            # An equal value is no better one, nor is NaN. XLM's code counts the same way.
-            if math.isfinite(value) and (best[0] < 0 or sign * value < sign * best[2]):
-                best = (place, step, value)
-        return best
+        measured = [(place, *one) for place, one in enumerate(sorted(self._values.items()))]
+        finite = [one for one in measured if math.isfinite(one[2])]
+        # The first of equals: an equal value is no better one. XLM's code counts the same way.
+        return min(finite, key=lambda one: sign * one[2], default=(-1, 0, math.nan))
 
     def reason(self) -> str:
         """Why it stopped, as a line."""

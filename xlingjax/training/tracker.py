@@ -1,7 +1,6 @@
 """What a run shows and writes: lines, log.txt, metrics.jsonl, evaluations.jsonl, TensorBoard."""
 
 import contextlib
-import datetime
 import json
 import math
 import time
@@ -34,8 +33,6 @@ class Tracker:
         self._workdir = workdir
         self._steps = steps
         self._primary = primary
-        self._first: tuple[int, float] | None = None
-        """The step of the first log line and its time: compiling does not count in what is left."""
         self._files: dict[str, TextIO] = {}
         self._curves: Curves | None = None
         # Until `begin`, since a run that is refused leaves no files.
@@ -64,16 +61,11 @@ class Tracker:
             # By lines, so that a killed run has written all but its last.
             self._files[name] = open(self._workdir / name, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
         self._files["log.txt"].writelines(self._early)
-        try:
-            self._curves = Curves(self._workdir / "tensorboard", step)
-        except ModuleNotFoundError as error:
-            # A machine with little more than JAX, as are rented ones, trains all the same.
-            self.say(f"no curves for TensorBoard: {error.name} is not installed")
+        self._curves = Curves(self._workdir / "tensorboard", step)
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to
-        TensorBoard. On the terminal one line: step, losses, tokens per second, time to
-        go."""
+        TensorBoard. On the terminal one line: step, losses, tokens per second."""
         shown = [f"step {step}/{self._steps}"]
         for values in lines:
             name = values["objective"]
@@ -82,12 +74,6 @@ class Tracker:
             shown.append(f"{name} skipped" if loss is None else f"{name} {loss:.4f}")
             self._write("metrics.jsonl", {"step": step, **values}, name, values, step)
         shown.append(f"{lines[0].get('tokens_per_second', 0):,.0f} tokens/s")
-        now = time.monotonic()
-        first, began = self._first or (step, now)
-        self._first = (first, began)
-        if step > first:
-            left = (now - began) / (step - first) * (self._steps - step)
-            shown.append(f"ETA {datetime.timedelta(seconds=round(left))}")
         self.say("  ".join(shown))
 
     def evaluation(self, step: int, name: str, values: Mapping[str, Any]) -> None:

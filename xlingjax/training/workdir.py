@@ -69,11 +69,9 @@ def whole(output: str) -> Iterator[Path]:
 def require_empty(output: str) -> None:
     """Raise UserError where `output` holds something already, or lies among a run's checkpoints."""
     folder = Path(output).absolute()
-    for parent in folder.parents:
-        if parent.name == "checkpoints" and (parent.parent / "run.json").exists():
-            raise UserError(
-                f"{folder} lies among the checkpoints of {parent.parent}; choose another folder"
-            )
+    run = folder.parent.parent
+    if folder.parent.name == "checkpoints" and (run / "run.json").exists():
+        raise UserError(f"{folder} lies among the checkpoints of {run}; choose another folder")
     if not folder.exists():
         return
     # Who works there is no content.

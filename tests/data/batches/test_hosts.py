@@ -60,12 +60,8 @@ def read(processes, arguments):
     started = []
     for process in range(processes):
         given = json.dumps(arguments | {"processes": processes, "process": process})
-        environment = {
-            **os.environ,
-            "XLA_FLAGS": flags,
-            "JAX_PLATFORMS": "cpu",
-            "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
-        }
+        variables = {"XLA_FLAGS": flags, "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"}
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", **variables}
         command = [sys.executable, "-c", READ, given]
         started.append(
             subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
 from xlingjax.data.rows.documents import documents, segment_rows, switched_rows
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 
 
 @pytest.fixture

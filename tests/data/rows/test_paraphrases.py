@@ -10,7 +10,7 @@ from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.paraphrases import Translations, mined_rows, paraphrase_rows
 from xlingjax.data.rows.plan import LeftOut
 from xlingjax.data.rows.reader import RowReader
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClpcFeatures
 

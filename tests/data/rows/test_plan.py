@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
 from xlingjax.data.rows.plan import first_fit, pair_rows, stream_rows
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 
 
 @pytest.fixture

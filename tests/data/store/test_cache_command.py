@@ -6,7 +6,6 @@ import pytest
 
 from tests.helpers.files import write
 from xlingjax.cli.main import run
-from xlingjax.data.store import tokenise
 from xlingjax.data.store.entries import cache_root
 from xlingjax.data.store.tokenise import SHARD_LINES
 from xlingjax.errors import UserError
@@ -35,14 +34,11 @@ def shards():
     }
 
 
-def test_processes_and_what_is_said(files, vocabulary_folder, capsys, monkeypatch):
+def test_processes_and_what_is_said(files, vocabulary_folder, capsys):
     assert command(files, vocabulary_folder, "--processes", "1") == 0
     assert "3 files: " in capsys.readouterr().out
     one = shards()
     assert sum(name.endswith("/ids.npy") for name in one) == 4
-    # What is there is not made again.
-    monkeypatch.setattr(tokenise, "do", lambda *_: pytest.fail("tokenised again"))
-    command(files, vocabulary_folder)
     with pytest.raises(UserError, match="nothing to tokenise: give --mono or --parallel"):
         run(["cache", "--vocabulary", str(vocabulary_folder)])
 

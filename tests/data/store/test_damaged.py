@@ -10,8 +10,8 @@ from tests.helpers.damage import damage, files_below, seeded, until
 from tests.helpers.records import whole as records_of
 from xlingjax.data.rows import reader as planned
 from xlingjax.data.rows.reader import RowPlan
-from xlingjax.data.store import blocks, tokenise
-from xlingjax.data.store.blocks import text_blocks
+from xlingjax.data.store import tokenise
+from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_text
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import MlmFeatures
@@ -21,15 +21,10 @@ from xlingjax.runtime import checked_file
 @pytest.fixture
 def text(tmp_path, monkeypatch, vocabulary, own_cache):
     """(opens text of several shards and blocks, reads all of it)."""
-    for module in (tokenise, blocks):
-        monkeypatch.setattr(module, "SHARD_LINES", 40)
+    monkeypatch.setattr(tokenise, "SHARD_LINES", 40)
     monkeypatch.setattr(planned, "FEW_LINES", 1)
-    for name, lines in {
-        "long": sentences(130),
-        "s1": sentences(9, 1),
-        "s2": sentences(9, 2),
-    }.items():
-        text_file(tmp_path / f"{name}.de.txt", lines)
+    for name, count in (("long", 130), ("s1", 9)):
+        text_file(tmp_path / f"{name}.de.txt", sentences(count))
     files = find_text(str(tmp_path / "*.txt"))
 
     def opened():

@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 
 if TYPE_CHECKING:
     from xlingjax.data.rows.plan import LeftOut, Preprocessor
-    from xlingjax.data.store.blocks import BlockText
+    from xlingjax.data.store.tokenise import BlockText
 
 
 Arrays = dict[str, np.ndarray]
@@ -70,8 +70,6 @@ class Batches:
     """What makes them of text; None: they are not made of text."""
     shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """Shapes of the shortest batch; {}: all batches have `shapes`."""
-    languages: Callable[[], Sequence[str]] | None = None
-    """Gives the run's languages; None: not known before the source is open."""
 
     def __call__(self) -> BatchSource:
         return self.opener()

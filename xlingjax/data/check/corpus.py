@@ -13,8 +13,7 @@ from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.rows.reader import RowPlan
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
-from xlingjax.data.store.blocks import pair_blocks, text_blocks
-from xlingjax.data.store.tokenise import tokenise
+from xlingjax.data.store.tokenise import text_blocks, tokenise
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -221,8 +220,7 @@ def _table(
     for languages in sorted({file.languages for file in files}):
         # All files of a language or pair together, as a run reads them.
         of_languages: list[Any] = [file for file in files if file.languages == languages]
-        read = text_blocks if reader.sides == 1 else pair_blocks
-        text = read(of_languages, vocabulary)
+        text = text_blocks(of_languages, vocabulary)
         rows = plan.open(text)
         left_out = rows.left_out
         if left_out.left:

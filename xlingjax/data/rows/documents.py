@@ -20,7 +20,7 @@ from xlingjax.data.rows.plan import (
     rows_of,
     starts_and_lengths,
 )
-from xlingjax.data.store.tokens import Records, Tokens
+from xlingjax.data.store.tokenise import Records, Tokens
 
 
 def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:

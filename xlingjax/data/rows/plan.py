@@ -19,7 +19,7 @@ import numpy as np
 
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.store.tokens import Records, Tokens
+from xlingjax.data.store.tokenise import Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 OPEN_ROWS = 256

@@ -24,9 +24,8 @@ from xlingjax.data.features import TOKEN_FIELDS
 from xlingjax.data.rows.draws import PARTNERS, Draws
 from xlingjax.data.rows.paraphrases import TRIES, Translations, redrawn
 from xlingjax.data.rows.plan import SLICES, LeftOut, Preprocessor, Rows
-from xlingjax.data.store.blocks import BlockText
 from xlingjax.data.store.entries import Entry, Writer, cache_root, get, name_of
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import BlockText, Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

@@ -23,7 +23,7 @@ from xlingjax.data.rows.plan import (
     rows_of,
     starts_and_lengths,
 )
-from xlingjax.data.store.tokens import Records
+from xlingjax.data.store.tokenise import Records
 from xlingjax.errors import UserError
 
 

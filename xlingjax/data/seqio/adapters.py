@@ -10,7 +10,7 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.holdout import held_out_of
-from xlingjax.data.store.blocks import BlockText, pair_blocks, text_blocks
+from xlingjax.data.store.tokenise import BlockText, text_blocks
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -82,8 +82,7 @@ class TextFiles(seqio.DataSource):
         """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
         unequal length."""
         files, held = self._selection(split)
-        read = pair_blocks if isinstance(files[0], Pair) else text_blocks
-        return read(files, vocabulary, self.holdout, held)
+        return text_blocks(files, vocabulary, self.holdout, held)
 
     def num_input_examples(self, split: str) -> int:
         # SeqIO asks several times, and each time all files would be read.

@@ -14,7 +14,7 @@ from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.seqio import keep_tensorflow_off_accelerators
 from xlingjax.data.seqio.task_text import declared_languages, task_text
 from xlingjax.data.seqio.vocabulary import SeqioVocabulary
-from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

@@ -21,7 +21,7 @@ from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Preprocessor, join
 from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
-from xlingjax.data.store.tokens import Records, joined
+from xlingjax.data.store.tokenise import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

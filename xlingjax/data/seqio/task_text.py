@@ -15,17 +15,19 @@ import tensorflow as tf
 from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.seqio.adapters import LanguageFeature, TextFiles
 from xlingjax.data.seqio.vocabulary import SeqioVocabulary
-from xlingjax.data.store.blocks import BlockText, blocks_of_files
 from xlingjax.data.store.entries import Entry, Writer, get, name_of
 from xlingjax.data.store.tokenise import (
     FORMAT,
     SHARD_LINES,
     SHARDS,
+    BlockText,
     TokenFile,
+    blocks_of_files,
+    end_sentences,
+    joined,
     of_shards,
     shard_of_arrays,
 )
-from xlingjax.data.store.tokens import end_sentences, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
@@ -81,7 +83,7 @@ def task_text(
     else:
         name = name_of(FORMAT, SHARD_LINES, key, names, vocabulary.sha256)
         sides = get("texts", name, make).facts["sides"]
-    files = [TokenFile.of(facts) for facts in sides]
+    files = [TokenFile(**facts) for facts in sides]
     return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
 
 

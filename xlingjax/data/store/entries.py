@@ -97,11 +97,9 @@ def get(kind: str, name: str, make: Make) -> Entry:
             folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             # Another process may have made it meanwhile.
-            if _facts(folder) is None:
-                _make(folder, make)
             facts = _facts(folder)
-    if facts is None:
-        raise UserError(f"{folder} was deleted while it was made: start again")
+            if facts is None:
+                facts = _make(folder, make)
     return Entry(folder, facts)
 
 
@@ -156,7 +154,7 @@ def _remove(folder: Path, fault: Damaged) -> None:
         ) from None
 
 
-def _make(folder: Path, make: Make) -> None:
+def _make(folder: Path, make: Make) -> dict[str, Any]:
     partial = folder.with_name(f"{folder.name}.partial")
     with written(folder.parent):
         # Of a process that was killed.
@@ -170,9 +168,13 @@ def _make(folder: Path, make: Make) -> None:
             # What stands there is no whole entry.
             if folder.exists():
                 shutil.rmtree(folder)
+            # As they will be read again: JSON has no tuples.
+            facts = read_index(partial / _INDEX)
             partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    del facts["needs"]
+    return facts
 
 
 @contextlib.contextmanager
