@@ -66,6 +66,8 @@ def test_partners_are_new_in_every_epoch_and_under_every_seed(negatives, reset):
         assert [x for x, _ in wrong] == [x for x, _, label, _ in found if label]
         assert all(right[x] == y for x, y, label, _ in found if label)
         assert all(right[x] != y and y in right.values() for x, y in wrong)
+        # Those of one x differ.
+        assert len({*wrong}) == len(wrong)
         for x, y, _, positions in found:
             second = 0 if reset else len(x) + 2
             assert positions == [*range(len(x) + 2), *range(second, second + len(y) + 2)]
@@ -102,7 +104,7 @@ def test_no_partner_translates_the_sentence_anywhere():
         beside |= {y for x, y, label, _ in found if x == (11,) and not label}
     # All others are drawn, only never 51 and 52.
     assert beside == {(30,), (31,), (32,)} | {tuple(y) for _, y in distinct(4)}
-    known = Translations(np.array([[0, 9], [0, 8], [1, 8], [2, 7]]), np.full((4, 2), 3))
+    known = Translations(np.array([[0, 9, 0], [0, 8, 0], [1, 8, 0], [2, 7, 0]]), np.full((4, 2), 3))
     every = np.arange(4)
     wrong = [known.wrong(np.full(4, x), every, 6).tolist() for x in range(4)]
     assert wrong == [
