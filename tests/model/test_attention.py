@@ -154,19 +154,3 @@ def test_unknown_backend_names_the_known():
 def test_a_broken_promise_of_unpacked_rows_poisons_the_output(packs, honest):
     poison = attention_module._poison(fields_of(np.array([packs, [1, 1, 1, 1]])))
     assert bool(np.isfinite(poison)) is honest
-
-
-@pytest.mark.parametrize("spec", [MLM, CLM], ids=["bidirectional", "causal"])
-def test_splash_interpreted_on_cpu_equals_xla(spec):
-    packs = np.repeat([[1, 2, 0, 0], [1, 1, 1, 2]], 32, axis=1).astype(np.int32)
-    q, k, v = random_qkv((2, 128, 2, 64))
-    fields = fields_of(packs)
-    bound = attention_module.Attention(
-        {"q_pack_BL": fields.pack, "k_pack_BS": fields.pack}, spec, "splash", 0.0
-    )
-    out = attention_module._splash(bound, q, k, v, 0.0, None, interpret=True)
-    real = packs > 0
-    np.testing.assert_allclose(
-        np.asarray(out)[real], np.asarray(attend(spec, q, k, v, fields))[real], atol=2e-5
-    )
-    assert np.isfinite(np.asarray(out)).all()

@@ -66,16 +66,6 @@ def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
             assert bool(np.any(gradient)) != (other or name.startswith("head/")), name
 
 
-def test_microbatches_add_up(model):
-    encoder, params = model
-    objective, rows = Classification(3, task="xnli"), batch("xnli")
-    loss_of = jax.jit(
-        lambda rows: objective.loss(encoder, params, rows, None, 3).terms[objective.name]
-    )
-    parts = [loss_of({name: values[i::2] for name, values in rows.items()}) for i in range(2)]
-    np.testing.assert_allclose(sum(parts), loss_of(rows), rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "make, message",
     [

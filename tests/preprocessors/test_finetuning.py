@@ -36,24 +36,6 @@ def test_truncation_takes_from_the_longer_side():
         assert kept == [truncate_token_by_token(*pair, budget) for pair in lengths]
 
 
-@pytest.mark.parametrize(
-    "layout, ids, sides",
-    [
-        ("xlm", [1, 30, 31, 1, 40, 1, 2, 2], [0, 0, 0, 0, 1, 1, 0, 0]),  # </s> A </s> B </s>
-        ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1], [0, 0, 0, 0, 1, 1, 1, 0]),  # <s> A </s></s> B </s>
-    ],
-)
-def test_pair_layouts(layout, ids, sides):
-    row = pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8)
-    length = len(ids) - ids.count(toy.ToyVocabulary(layout).pad_id)
-    assert row["input_ids"].tolist() == ids
-    assert row["position_ids"].tolist() == [*range(length)] + [0] * (
-        8 - length
-    )  # no restart at the second text
-    assert row["pack_ids"].tolist() == [1] * length + [0] * (8 - length)
-    assert row["sides"].tolist() == sides
-
-
 def test_long_pairs_and_single_texts():
     vocabulary = toy.ToyVocabulary()
     row = pair_row([*range(20, 30)], [31, 32], vocabulary, 8)

@@ -77,15 +77,6 @@ def test_windows_begin_every_stride_until_one_reaches_the_end():
     assert window_bounds(25, 10, 99) == [(0, 10), (10, 20), (20, 25)]  # no gap
 
 
-def test_a_piece_belongs_to_the_window_with_most_on_its_poorer_side():
-    # BERT's example: "bought" has 1 left, 3 right in the second of these windows, and 4 left, 0
-    # right in the first.
-    assert maximal_context([(0, 5), (3, 8), (6, 9)], 9).tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
-    # Among equals the longer window, then the earlier one.
-    assert maximal_context([(0, 4), (1, 6)], 6).tolist() == [0, 0, 1, 1, 1, 1]
-    assert maximal_context([(0, 4), (1, 5), (2, 6)], 6).tolist() == [0, 0, 0, 1, 2, 2]
-
-
 def published_max_context(bounds, position):
     """`_check_is_max_context` of BERT's run_squad.py, in its own words: which span is best for a
     position."""

@@ -139,25 +139,3 @@ def test_a_fault_names_its_file_where_ids_do_not_tell_it(tmp_path):
     _, learnt = part.examples()
     with pytest.raises(UserError, match="^length 2 leaves no room for a piece"):
         part.rows(learnt, Hashed())
-
-
-def test_lost_rows_are_counted_where_a_machine_translated_and_gold_is_read_as_it_is(folder):
-    rows = ["0\tA\tA\t0", "1\t\t\t1", "2\tC\tC\t1"]
-    put(folder / "x-final/de/translated_train.tsv", HEADER.strip(), *rows)
-    put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
-
-    def facts(origin, language, paired=False):
-        training = Training(("en",), ("de",))
-        part = Part(PAWSX, str(folder), training, Reading(8), origin, language, paired)
-        return part.examples()
-
-    told_of, learnt = facts("translated", "de")
-    assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
-    assert [[one.premise for one in side] for side in learnt] == [["A", "C"]]
-    rows[1] = "1\tB\tB\t1"
-    put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
-    told_of, learnt = facts("translated", "de", paired=True)
-    assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
-    assert [[one.premise for one in side] for side in learnt] == [["A", "C"], ["a", "c"]]
-    told_of, learnt = facts("gold", "en")
-    assert told_of == {"records": 3, "learnt": 3, "unpaired": ""} and len(learnt[0]) == 3

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.made import Xlm, Xlmr
 from xlingjax.data.rows.draws import Draws
-from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, masker
+from xlingjax.preprocessors.xlm import Masking, MlmFeatures, masker
 
 B, L = 512, 40
 
@@ -91,12 +91,6 @@ def test_random_range_all_may_show_special_ids():
         made["masked_weights"] > 0
     ]
     assert shown.min() == 4 and shown.max() == 98
-
-
-def test_rate_and_split_are_parameters():
-    made = run(Masking(rate=0.5, mask=0.0, random=0.0, subsampling=0.0), batch(rows=8))
-    assert made["masked_weights"].sum(axis=1).tolist() == [20.0] * 8
-    np.testing.assert_array_equal(made["input_ids"], batch(rows=8)["input_ids"])
 
 
 def test_all_positions_are_equally_likely_without_subsampling():
@@ -188,12 +182,3 @@ def test_masks_are_fresh_at_every_step_and_equal_for_an_equal_step():
 def test_a_row_of_pads_has_no_prediction():
     made = run(Masking(validation=True), batch(packs=np.zeros(L, int), rows=4))
     assert made["masked_weights"].sum() == 0
-
-
-def test_fields_and_slots():
-    assert (
-        ClmFeatures().fields == ("input_ids", "position_ids", "language_ids", "pack_ids")
-        and ClmFeatures().slots(256) == 0
-    )
-    assert MlmFeatures().slots(256) == 39 and MlmFeatures().slots(20) == 3
-    assert MlmFeatures(Masking(count="bernoulli")).slots(256) == 62

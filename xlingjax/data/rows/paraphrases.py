@@ -122,7 +122,7 @@ def paraphrase_rows(
     lines = np.tile(once, negatives)
     starts = starts[lines]
     sizes = sizes[lines]
-    shares = np.repeat(np.arange(negatives), once.size)
+    shares = np.repeat(np.arange(negatives, dtype=np.int32), once.size)
     texts = np.column_stack([_equal_lines(records.sides)[lines], shares])
     uniform = np.random.default_rng(0).random((lines.size, TRIES))
     y = Translations(texts, sizes).drawn(np.arange(lines.size), uniform, length)
