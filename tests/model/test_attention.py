@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlingjax.errors import UserError
 from xlingjax.model import attention as attention_module
 from xlingjax.model.attention import AttentionSpec, Refused, bind
 from xlingjax.model.layers import dropout
-from xlingjax.model.masks import Fields, bidirectional, camlm, causal, full, partner
+from xlingjax.model.masks import Fields, bidirectional, camlm, causal, partner
 
 PACKS = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 1, 1]], np.int32)
 MLM = AttentionSpec(bidirectional)
@@ -80,22 +79,6 @@ def test_dropout_rate_scale_and_independence(size):
     assert dropout(x, 0.1, None) is x
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        AttentionSpec(full, packed=False),
-        AttentionSpec(bidirectional, causal=True, packed=False),
-        AttentionSpec(causal & bidirectional, causal=False, packed=False),
-    ],
-)
-def test_splash_refuses_masks_that_it_does_not_know(spec):
-    with pytest.raises(Refused, match="splash cannot honour mask") as error:
-        bind(spec, fields_of(PACKS), fields_of(PACKS), "splash")
-    assert spec.mask.name in str(error.value)
-    assert isinstance(error.value, UserError)
-    assert isinstance(error.value, ValueError)
-
-
 def test_cudnn_refuses_dropout_and_shapes_that_it_cannot_take(monkeypatch):
     bound = attention_module.Attention({}, MLM, "cudnn", 0.1)
     with pytest.raises(Refused, match="cudnn has no attention_dropout"):
@@ -132,13 +115,6 @@ def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
     np.testing.assert_allclose(out[real], want[real], atol=0.03)
     by_lengths = not packed and mask.name in (bidirectional.name, (causal & bidirectional).name)
     assert ("bias_B1LS" in bind(spec, fields, fields, "cudnn").arrays) != by_lengths
-
-
-def test_unknown_backend_names_the_known():
-    with pytest.raises(
-        Refused, match="no attention backend 'sdpa' .there are xla, chunked, cudnn, splash, flash"
-    ):
-        bind(MLM, fields_of(PACKS), fields_of(PACKS), "sdpa")
 
 
 @pytest.mark.parametrize(

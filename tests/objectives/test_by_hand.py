@@ -15,19 +15,6 @@ from xlingjax.objectives import back_translation
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.retrieval import HardestNegative
 
-MODEL = types.SimpleNamespace()
-
-
-def by_language(objective, model, batch, languages=4):
-    """(terms, {metric: its value for each language}, how much each language counts)."""
-    loss = objective.loss(model, {}, batch, None, languages)
-    found = {}
-    for name in ("loss", "accuracy"):
-        values, counts = loss.metrics[f"{objective.name}/{name}_by_language"]
-        found[name] = np.asarray(values)
-    return loss.terms[objective.name], found, np.asarray(counts).tolist()
-
-
 PAIRS = {
     "input_ids": np.array([[5, 6, 7, 8], [5, 9, 7, 9], [2, 2, 2, 2]]),
     "pack_ids": np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]),
@@ -45,13 +32,14 @@ def test_what_translates_two_texts_is_no_negative_of_its_own(monkeypatch, side):
     ids = PAIRS["input_ids"].copy()
     ids[:, 2 * side + 1] = 6
     monkeypatch.setattr(HardestNegative, "vectors", lambda *_: (jnp.asarray(U), jnp.asarray(V)))
-    total, _, _ = by_language(HardestNegative(), MODEL, PAIRS | {"input_ids": ids})
+    model, batch = types.SimpleNamespace(), PAIRS | {"input_ids": ids}
+    loss = HardestNegative().loss(model, {}, batch, None, 4)
     scores = HardestNegative().scale * COSINES + HardestNegative().bias
     negatives = scores if side == 0 else scores.T
     each = np.log1p(np.exp(-np.diagonal(scores))) + 0.5 * np.log1p(
         np.exp([negatives[0, 1], negatives[1, 0]])
     )
-    np.testing.assert_allclose(total, each.sum(), rtol=1e-5)
+    np.testing.assert_allclose(loss.terms["hardest_negative"], each.sum(), rtol=1e-5)
 
 
 def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():

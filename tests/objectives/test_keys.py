@@ -40,12 +40,7 @@ CASES = [
     (CLPC(), "clpc", CONFIG, "encode classify_paraphrase"),
     (HardestNegative(), "clwr", CONFIG, "encode"),
     (Classification(3), "clpc", classifying("xlmr"), "encode classify"),
-    (
-        Classification(3),
-        "clpc",
-        classifying("decoder", config=GENERATOR),
-        "encode decode classify",
-    ),
+    (Classification(3), "clpc", classifying("decoder", config=GENERATOR), "encode decode classify"),
     (Tagging(3), "mlm", classifying("tagging"), "encode classify"),
     (SpanQA(), "clpc", classifying("spans", 2), "encode classify"),
     (PlugIn(3), "clpc", classifying("plug_in"), "encode encode classify classify"),

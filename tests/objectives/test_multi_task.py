@@ -66,23 +66,10 @@ def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
             assert bool(np.any(gradient)) != (other or name.startswith("head/")), name
 
 
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: multi_task(CORPUS, labels={"xnli": "a b"}), "give two tasks or more"),
-        (
-            lambda: multi_task(CORPUS, "x-{language}.tsv", labels=TASKS),
-            r"write \{task\} where the task's name",
-        ),
-        (
-            lambda: multi_task(CORPUS, "{task}-{language}", labels=TASKS, weights={"xnli": 1}),
-            "TASK_WEIGHTS are of xnli and TASK_LABELS of xnli, pawsx",
-        ),
-    ],
-)
-def test_refusals(make, message):
-    with pytest.raises(UserError, match=message):
-        make()
+def test_weights_of_other_tasks_than_the_labels_are_refused():
+    said = "TASK_WEIGHTS are of xnli and TASK_LABELS of xnli, pawsx"
+    with pytest.raises(UserError, match=said):
+        multi_task(CORPUS, "{task}-{language}", labels=TASKS, weights={"xnli": 1})
 
 
 def test_the_recipe_layer(tmp_path, monkeypatch):

@@ -84,15 +84,3 @@ def test_no_gradient_reaches_the_generation_and_no_dropout_does(model_and_params
     with_rng = BackTranslation().translated(noisy, params, batch, jax.random.key(3))
     for name, value in with_rng.items():
         np.testing.assert_array_equal(value, fed[name], err_msg=name)
-
-
-def test_with_a_translator_that_copies_it_is_auto_encoding(model_and_params, monkeypatch):
-    """XLM §4.2: the second pass then reads the text itself, in the pivot's language."""
-    model, params = model_and_params
-    batch = tiny.batch("back_translation", rows=4, length=12, vocab=90)
-    same = {name: batch[name] for name in ("input_ids", "position_ids", "language_ids", "pack_ids")}
-    monkeypatch.setattr(BackTranslation, "translated", lambda *_: same)
-    loss = loss_of(BackTranslation(), model, params, batch)
-    np.testing.assert_allclose(
-        loss.terms["back_translation"], reference(params, batch)[0], rtol=2e-5
-    )

@@ -57,9 +57,8 @@ def test_clwr_equals_numpy(model_and_params):
     loss = loss_of(CLWR(), model, params, batch)
     np.testing.assert_allclose(loss.terms["clwr"], total, rtol=2e-5)
     ordinary = (batch["input_ids"] >= 14) & real
-    assert (
-        float(CLWR().weights(batch)["clwr"]) == count == ordinary.sum()
-    )  # all words, not 15 % of them
+    # All words, not 15 % of them.
+    assert float(CLWR().weights(batch)["clwr"]) == count == ordinary.sum()
 
 
 def test_raw_mixtures_go_in_without_position_or_norm(model_and_params):

@@ -125,19 +125,6 @@ def test_no_gradient_reaches_the_other_side(model_and_params, stop):
     assert (np.abs(gradient[y]).max() == 0) == stop
 
 
-def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
-    model, params = model_and_params
-    batch = make_batch("veco")
-    whole, first = (loss_of(o, model, params, batch) for o in (VECO(), VECO(plug_out=False)))
-    assert (
-        set(first.terms)
-        == {"veco_plug_in_x", "veco_plug_in_y"}
-        == set(VECO(plug_out=False).coefficients)
-    )
-    for name, term in first.terms.items():
-        np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
-
-
 def test_a_query_without_self_attention_is_the_models_and_the_objectives(model_and_params):
     """A state of S then knows its own word and the other side, and says so."""
     config, objective = CONFIG.replace(cross_attention_query="input"), VECO(query="input")

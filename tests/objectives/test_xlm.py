@@ -101,14 +101,6 @@ def test_appended_padding_leaves_the_loss_unchanged(model, params, objective):
     np.testing.assert_allclose(long, short, rtol=1e-6)
 
 
-@pytest.mark.parametrize("objective", [MLM(), TLM(), CLM()], ids=lambda o: o.name)
-def test_objectives_read_what_they_declare(model, params, objective):
-    batch = make_batch(objective.name)
-    read = {name: batch[name] for name in objective.reads}
-    whole, part = (loss_of(objective, model, params, b) for b in (batch, read))
-    jax.tree.map(np.testing.assert_array_equal, whole, part)
-
-
 def test_unused_slots_pay_nothing(model, params):
     batch = make_batch("mlm", slots=4)
     unused = batch["masked_weights"] == 0

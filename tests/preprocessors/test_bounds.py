@@ -11,10 +11,7 @@ from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
-from xlingjax.preprocessors.translation import (
-    DenoisingFeatures,
-    TranslationFeatures,
-)
+from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xglue import XfnpFeatures
@@ -124,12 +121,6 @@ def test_what_a_decoder_reads_has_as_many_columns_as_it_may_need():
 
 def test_span_corruption_of_short_rows():
     features = SpanCorruptionFeatures()
-    # What is left of a text is one token less, a sentinel and `</s>` more.
-    assert [features.columns(length) for length in (4, 5)] == [3, 4]
-    assert features.decoder_columns(4) == 1 + 1 + 1
-    assert SpanCorruptionFeatures(0.9).hidden(3) == (2, 1)
+    assert (features.columns(4), features.decoder_columns(4)) == (3, 1 + 1 + 1)
     with pytest.raises(UserError, match="rows of 3 tokens hold no text with a span hidden: set L"):
         features.columns(3)
-
-
-# --- Rows of tasks --------------------------------------------------------------------------------

@@ -152,7 +152,3 @@ def test_what_the_vocabulary_cannot_stand_for_is_said():
         SpanCorruptionFeatures().map(Xlm, None, 512)
     with pytest.raises(UserError, match="has 0 special tokens left"):
         SpanCorruptionFeatures().map(Xlmr, None, 64)
-    with pytest.raises(UserError, match="density=0: a number above 0"):
-        SpanCorruptionFeatures(0)
-    with pytest.raises(UserError, match="mean_span=0.5: a number of 1 or more"):
-        SpanCorruptionFeatures(0.15, 0.5)

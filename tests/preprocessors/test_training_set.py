@@ -3,13 +3,12 @@ record says of them."""
 
 import pytest
 
-from tests.preprocessors.test_beside import HEADER, PAWSX, UDPOS, XQUAD, put, squad
+from tests.preprocessors.test_beside import HEADER, PAWSX, UDPOS, put
 from tests.preprocessors.test_task import Hashed
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.labelled.records import Example, Question
+from xlingjax.data.labelled.records import Example
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.parts import Part
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training
@@ -125,17 +124,3 @@ def test_sources_read_all_parts_or_the_translated_ones_beside_their_gold(folder)
         )
         with pytest.raises(UserError, match=said):
             source_of(folder, training, languages, paired=True)
-
-
-def test_a_fault_names_its_file_where_ids_do_not_tell_it(tmp_path):
-    """Of questions: their ids may be numbers of rows, alike in every language."""
-    path = squad(tmp_path / "squad/train-v1.1.json", ("q", "ab", "ab"))
-    part = Part(XQUAD, str(tmp_path), Training(), Reading(48, max_question=4), "gold", "en")
-    asked = Question("q", "a", "ab", ("zz",), (0,))
-    with pytest.raises(UserError, match=f"^{path}, en: question q: its answer 'zz' does not"):
-        part.rows([[asked]], Hashed())
-    put(tmp_path / "udpos/train-en.tsv", "a\tDET", "")
-    part = Part(UDPOS, str(tmp_path), Training(), Reading(2), "gold", "en")
-    _, learnt = part.examples()
-    with pytest.raises(UserError, match="^length 2 leaves no room for a piece"):
-        part.rows(learnt, Hashed())

@@ -129,18 +129,6 @@ def test_the_decoder_begins_with_the_token_of_its_targets_language(features):
     assert begun == {(1, 1), (2, 2)}
 
 
-def test_without_noise_the_source_is_the_target():
-    features = DenoisingFeatures(Noise(), "sentences", languages=("de",))
-    _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,))
-    found = examples(batch)
-    assert all(source == [BOS, *targets] for source, _, targets, _, _ in found)
-    assert all(inputs == [SIZE, *targets[:-1]] for _, inputs, targets, _, _ in found)
-    texts = made.texts(made.records(1), 0)
-    assert {tuple(targets[:-1]) for _, _, targets, _, _ in found} == texts and len(
-        batch["pack_ids"]
-    ) < len(texts)
-
-
 def test_blocks_hold_whole_sentences_of_one_document_and_noise_leaves_the_target():
     noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1, unit="pieces")
     features = DenoisingFeatures(noise, languages=("de",), language_tokens=False)
@@ -218,9 +206,8 @@ def test_pairs_that_are_read():
         columns=48,
         codes=("de", "de"),
     )
-    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {
-        False
-    }  # the second text is the target, once
+    # The second text is the target, once.
+    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {False}
 
 
 def test_long_sources_are_cut_where_asked_and_long_targets_left_out():

@@ -33,9 +33,8 @@ def test_documents_change_language_and_are_masked_as_one_text(parity):
         assert len(chosen) == math.ceil(0.15 * (packs > 0).sum() - 1e-4)
         assert all(ids[c] == target for c, target in chosen)
         words = (packs > 0) & (ids >= 14)
-        np.testing.assert_array_equal(
-            codes[words] == 1, ids[words] >= 56
-        )  # language and word go together
+        # Language and word go together.
+        np.testing.assert_array_equal(codes[words] == 1, ids[words] >= 56)
         assert {0, 1} == set(codes[words].tolist())
         first += [codes[packs == pack][0] for pack in range(1, packs.max() + 1)]
     assert set(first) >= {"even": {1}, "odd": {0}, "coin": {0, 1}}[parity]

@@ -72,9 +72,8 @@ def test_eighty_ten_ten():
     target = made["masked_targets"][used]
     total = used.sum()
     assert abs((shown == 5).mean() - 0.8) < 3 * np.sqrt(0.16 / total)
-    kept = (
-        shown == target
-    ).mean()  # 10 % kept and the random tokens that hit the original by chance
+    # 10 % kept and the random tokens that hit the original by chance.
+    kept = (shown == target).mean()
     assert abs(kept - 0.1 - 0.1 / 86) < 3 * np.sqrt(0.09 / total)
     other = shown[(shown != 5) & (shown != target)]
     assert other.min() >= 14 and len(set(other.tolist())) > 75
@@ -131,9 +130,8 @@ def test_the_first_token_of_every_packed_example_is_protected():
     made = run(Masking(rate=0.9, subsampling=0.0), batch(packs=packs, rows=64))
     positions = made["masked_positions"][made["masked_weights"] > 0]
     assert set(positions.tolist()) == set(range(L)) - {0, 10, 20, 30}
-    assert (
-        made["masked_weights"].sum(axis=1).tolist() == [36] * 64
-    )  # all that may be, fewer than ceil(0.9 * 40)
+    # All that may be, fewer than ceil(0.9 * 40).
+    assert made["masked_weights"].sum(axis=1).tolist() == [36] * 64
 
 
 def test_bernoulli_counts_vary_and_average_the_rate():

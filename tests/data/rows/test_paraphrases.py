@@ -183,35 +183,6 @@ def open_source(corpus, vocabulary):
     return opened
 
 
-def wrong_of(source, batches):
-    """{x: its wrong partners, in the order in which they are read}."""
-    found = {}
-    for _ in range(batches):
-        batch = source.next()
-        for row in range(len(batch["labels"])):
-            ids, real = batch["input_ids"][row], batch["pack_ids"][row] > 0
-            x, y = (
-                tuple(ids[real & (batch["sides"][row] == number)].tolist()) for number in (0, 1)
-            )
-            if batch["example_weights"][row] and not batch["labels"][row]:
-                found.setdefault(x, []).append(y)
-    return found
-
-
-def test_a_run_reads_each_sentence_beside_others_in_every_epoch(open_source):
-    source = open_source()
-    (row,) = source.identity["sampling_table"]
-    assert row["rows"] % 4 == 0
-    epoch = row["rows"] * 2 // 8
-    three = wrong_of(source, 3 * epoch)
-    assert len(three) == row["sentences"] and {len(found) for found in three.values()} == {3}
-    assert np.mean([len({*found}) == 3 for found in three.values()]) > 0.8
-    assert wrong_of(open_source(), 3 * epoch) == three
-    other = wrong_of(open_source(seed=4), epoch)
-    same = [found[0] == other[x][0] for x, found in three.items()]
-    assert np.mean(same) < 0.2
-
-
 def test_a_run_that_goes_on_and_one_of_several_hosts_draw_alike(open_source):
     whole = open_source()
     for _ in range(20):
