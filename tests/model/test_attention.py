@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlingjax.errors import UserError
 from xlingjax.model import attention as attention_module
 from xlingjax.model.attention import AttentionSpec, Refused, bind
 from xlingjax.model.layers import dropout
-from xlingjax.model.masks import Fields, bidirectional, camlm, causal, full, partner
+from xlingjax.model.masks import Fields, bidirectional, camlm, causal, partner
 
 PACKS = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 1, 1]], np.int32)
 MLM = AttentionSpec(bidirectional)
@@ -80,22 +79,6 @@ def test_dropout_rate_scale_and_independence(size):
     assert dropout(x, 0.1, None) is x
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        AttentionSpec(full, packed=False),
-        AttentionSpec(bidirectional, causal=True, packed=False),
-        AttentionSpec(causal & bidirectional, causal=False, packed=False),
-    ],
-)
-def test_splash_refuses_masks_that_it_does_not_know(spec):
-    with pytest.raises(Refused, match="splash cannot honour mask") as error:
-        bind(spec, fields_of(PACKS), fields_of(PACKS), "splash")
-    assert spec.mask.name in str(error.value)
-    assert isinstance(error.value, UserError)
-    assert isinstance(error.value, ValueError)
-
-
 def test_cudnn_refuses_dropout_and_shapes_that_it_cannot_take(monkeypatch):
     bound = attention_module.Attention({}, MLM, "cudnn", 0.1)
     with pytest.raises(Refused, match="cudnn has no attention_dropout"):
@@ -134,13 +117,6 @@ def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
     assert ("bias_B1LS" in bind(spec, fields, fields, "cudnn").arrays) != by_lengths
 
 
-def test_unknown_backend_names_the_known():
-    with pytest.raises(
-        Refused, match="no attention backend 'sdpa' .there are xla, chunked, cudnn, splash, flash"
-    ):
-        bind(MLM, fields_of(PACKS), fields_of(PACKS), "sdpa")
-
-
 @pytest.mark.parametrize(
     ("packs", "honest"),
     [
@@ -154,19 +130,3 @@ def test_unknown_backend_names_the_known():
 def test_a_broken_promise_of_unpacked_rows_poisons_the_output(packs, honest):
     poison = attention_module._poison(fields_of(np.array([packs, [1, 1, 1, 1]])))
     assert bool(np.isfinite(poison)) is honest
-
-
-@pytest.mark.parametrize("spec", [MLM, CLM], ids=["bidirectional", "causal"])
-def test_splash_interpreted_on_cpu_equals_xla(spec):
-    packs = np.repeat([[1, 2, 0, 0], [1, 1, 1, 2]], 32, axis=1).astype(np.int32)
-    q, k, v = random_qkv((2, 128, 2, 64))
-    fields = fields_of(packs)
-    bound = attention_module.Attention(
-        {"q_pack_BL": fields.pack, "k_pack_BS": fields.pack}, spec, "splash", 0.0
-    )
-    out = attention_module._splash(bound, q, k, v, 0.0, None, interpret=True)
-    real = packs > 0
-    np.testing.assert_allclose(
-        np.asarray(out)[real], np.asarray(attend(spec, q, k, v, fields))[real], atol=2e-5
-    )
-    assert np.isfinite(np.asarray(out)).all()

@@ -135,19 +135,3 @@ def test_ids_outside_the_tables_give_nan_not_a_neighbour():
     params, batch = random_params(XLM), tiny.batch("mlm", rows=2, length=12)
     batch["language_ids"] = batch["language_ids"] + 3
     assert np.isnan(np.asarray(encode(XLM, params, batch))).any()
-
-
-def test_logical_axes_match_the_parameters():
-    model = Encoder(XLM.replace(num_labels=3, cross_attention=True, head="transform"))
-    axes, shapes = model.logical_axes(), model.abstract()
-    jax.tree.map(
-        lambda leaf, names: len(names) == len(leaf.shape) or pytest.fail(str(names)), shapes, axes
-    )
-    layers = axes["encoder"]["layers"]
-    assert axes["embeddings"]["tokens"]["embedding"] == ("vocab", None)
-    assert axes["head"]["bias"] == ("vocab",)
-    assert layers["attention"]["query"]["kernel"] == ("layers", "embed", "heads", "kv")
-    assert layers["attention"]["out"]["kernel"] == ("layers", "heads", "kv", "embed")
-    assert layers["ffn"]["in"]["kernel"] == ("layers", "embed", "mlp")
-    assert layers["ffn"]["out"]["kernel"] == ("layers", "mlp", "embed")
-    assert layers["ffn_norm"]["scale"] == ("layers", None)

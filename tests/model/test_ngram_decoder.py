@@ -9,13 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers import foreign_models
-from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.build import count_parameters
 from xlingjax.model.config import preset
-from xlingjax.model.masks import bidirectional
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, bucket
-from xlingjax.model.params import path_names
 from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
 
 VOCAB = 40
@@ -37,7 +32,6 @@ CONFIG = preset(
     dropout=0.0,
     unroll=1,
 )
-XFNP = preset("xfnp")
 
 
 @functools.cache
@@ -83,161 +77,6 @@ PACKED = make_batch([[4, 5], [3, 2]], [[3, 2], [1, 4]], length=10, width=6)
 
 
 # --- Parity with Hugging Face's ProphetNet ---
-
-NAMES = {
-    "embeddings/tokens": "word_embeddings",
-    "embeddings/positions": "encoder.position_embeddings",
-    "embeddings/norm": "encoder.embeddings_layer_norm",
-    "decoder_embeddings/positions": "decoder.position_embeddings",
-    "decoder_embeddings/norm": "decoder.embeddings_layer_norm",
-    "decoder/streams": "decoder.ngram_embeddings",
-}
-LAYER_NAMES = {
-    **{f"attention/{name}": f"self_attn.{name}_proj" for name in ("query", "key", "value", "out")},
-    "attention/relative": "self_attn.relative_pos_embeddings",
-    "attention_norm": "self_attn_layer_norm",
-    **{
-        f"cross_attention/attention/{name}": f"cross_attn.{name}_proj"
-        for name in ("query", "key", "value", "out")
-    },
-    "cross_attention/norm": "cross_attn_layer_norm",
-    "ffn/in": "feed_forward.intermediate",
-    "ffn/out": "feed_forward.output",
-    "ffn_norm": "feed_forward_layer_norm",
-}
-
-
-def from_hugging_face(model, abstract):
-    """Our tree of the weights of a ProphetNetForConditionalGeneration, each of them taken."""
-    weights = {
-        name.removeprefix("prophetnet."): p.detach().numpy() for name, p in model.named_parameters()
-    }
-    taken = set()
-
-    def take(name, shape):
-        taken.add(name)
-        return (
-            weights[name].T.reshape(shape)
-            if name.endswith(TRANSPOSED)
-            else weights[name].reshape(shape)
-        )
-
-    def convert(path, leaf):
-        module, _, part = path.rpartition("/")
-        part = "bias" if part == "bias" else "weight"
-        stack, layers, inside = module.partition("/layers/")
-        if not layers:
-            return take(f"{NAMES[module]}.{part}", leaf.shape)
-        names = [f"{stack}.layers.{n}.{LAYER_NAMES[inside]}.{part}" for n in range(leaf.shape[0])]
-        return np.stack([take(name, leaf.shape[1:]) for name in names])
-
-    TRANSPOSED = (
-        "_proj.weight",
-        "relative_pos_embeddings.weight",
-        "intermediate.weight",
-        "output.weight",
-    )
-    leaves, tree = jax.tree.flatten(abstract)
-    converted = tree.unflatten(
-        [convert(path, leaf) for path, leaf in zip(path_names(abstract), leaves, strict=True)]
-    )
-    assert taken == set(weights)
-    return converted
-
-
-def prophetnet(ngram, heads=2, positions=64):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    torch.manual_seed(ngram)
-    c = CONFIG
-    model = transformers.ProphetNetForConditionalGeneration(
-        transformers.ProphetNetConfig(
-            vocab_size=VOCAB,
-            hidden_size=c.dim,
-            encoder_ffn_dim=c.ffn,
-            decoder_ffn_dim=c.ffn,
-            num_encoder_layers=c.layers,
-            num_decoder_layers=c.decoder_layers,
-            num_encoder_attention_heads=heads,
-            num_decoder_attention_heads=heads,
-            max_position_embeddings=positions,
-            ngram=ngram,
-        )
-    )
-    for name, weight in model.named_parameters():
-        torch.nn.init.normal_(weight, mean=float(name.endswith("norm.weight")), std=0.4)
-    ours = CONFIG.replace(streams=ngram, heads=heads, max_positions=positions)
-    return model.eval(), ours, from_hugging_face(model, NgramSeq2Seq(ours).abstract())
-
-
-def our_logits(config, params, batch):
-    """[n]BTV"""
-    model = NgramSeq2Seq(config)
-
-    def compute(params, batch):
-        memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
-        g, table_VD, bias_V = model.decoder_head(
-            params, model.decode_streams(params, batch, memory_BSD)
-        )
-        return g @ table_VD.T + bias_V
-
-    return np.asarray(jax.jit(compute)(params, batch))
-
-
-def tensors(batch):
-    import torch
-
-    names = {
-        "input_ids": "input_ids",
-        "attention_mask": "pack_ids",
-        "decoder_input_ids": "decoder_ids",
-    }
-    return {name: torch.tensor(batch[field]).long() for name, field in names.items()}
-
-
-@pytest.mark.parametrize(("ngram", "length"), [(1, 40), (2, 150), (3, 40)])
-def test_logits_of_all_streams_equal_prophetnets(ngram, length, monkeypatch):
-    """150 tokens reach the last bucket, and 40 the first wide ones."""
-    model, config, params = prophetnet(ngram, positions=160)
-    attention = type(model.prophetnet.decoder.layers[0].self_attn)
-    monkeypatch.setattr(
-        attention, "get_predict_relative_pos_embeddings", foreign_models.relative_scores
-    )
-    batch = make_batch([[length]] * 2, [[9], [5]], length, 9)
-    theirs = model(**tensors(batch), use_cache=False)
-    want = [theirs.logits, *(theirs.logits_ngram.unbind(1) if ngram > 1 else ())]
-    want_NBTV = np.stack([logits.detach().numpy() for logits in want])
-    assert want_NBTV.std() > 1
-    np.testing.assert_allclose(our_logits(config, params, batch), want_NBTV, atol=1e-4)
-
-
-def test_one_stream_of_one_head_equals_prophetnets_as_it_stands():
-    model, config, params = prophetnet(1, heads=1)
-    batch = make_batch([[40]] * 2, [[9], [5]], 40, 9)
-    want_BTV = model(**tensors(batch), use_cache=False).logits.detach().numpy()
-    np.testing.assert_allclose(our_logits(config, params, batch)[0], want_BTV, atol=1e-4)
-
-
-def test_stream_0_equals_prophetnets_own_steps():
-    """Its cache counts the encoder's layers, so that both have as many here."""
-    model, config, params = prophetnet(2)
-    batch = make_batch([[40]] * 2, [[9], [5]], 40, 9)
-    given = tensors(batch)
-    ids, past, want = given.pop("decoder_input_ids"), None, []
-    given["encoder_outputs"] = model.prophetnet.encoder(
-        given.pop("input_ids"), attention_mask=given["attention_mask"]
-    )
-    for column in range(40):
-        out = model(
-            **given,
-            decoder_input_ids=ids[:, column : column + 1],
-            past_key_values=past,
-            use_cache=True,
-        )
-        past = out.past_key_values
-        want.append(out.logits[:, 0].detach().numpy())
-    np.testing.assert_allclose(
-        our_logits(config, params, batch)[0], np.stack(want, axis=1), atol=1e-4
-    )
 
 
 # --- What each stream sees ---
@@ -363,20 +202,7 @@ def test_steps_equal_the_teacher_forced_stream_0(change):
         np.testing.assert_allclose(h_BD, h_NBTD[0, :, column], atol=2e-5)
 
 
-def test_head_is_the_token_table_without_bias():
-    model, params = NgramSeq2Seq(CONFIG), random_params(CONFIG)
-    h = jnp.ones((2, 16))
-    g, table_VD, bias_V = model.decoder_head(params, h)
-    np.testing.assert_array_equal(g, h)
-    np.testing.assert_array_equal(table_VD, params["embeddings"]["tokens"]["embedding"])
-    assert not bias_V.any()
-
-
 # --- Parameters, switches, errors ---
-
-
-def test_xfnp_has_the_published_number_of_parameters():
-    assert round(count_parameters(XFNP) / 1e6) == 616
 
 
 def value_and_grad(config, params, mesh=None, **jit):

@@ -8,14 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers import tiny
-from tests.helpers.reference import pack
 from xlingjax.model import attention
 from xlingjax.model.attention import AttentionSpec, Refused, bind
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields, bidirectional, causal
-from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 
 SPECS = {
     "bidirectional": AttentionSpec(bidirectional),
@@ -92,58 +90,6 @@ def test_values_and_gradients_are_those_of_xla(spec, lengths, mesh, heads):
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=3e-5)
         assert np.abs(other).max() > 0.5
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name, mesh", [("mlm", "fsdp"), ("clm", "tensor"), ("translation", "all")])
-def test_a_model_trains_as_on_xla(name, mesh):
-    """Loss and gradients of an objective, through layers that are looped over and recomputed; of
-    `translation` the encoder, the decoder and its attention to longer sources."""
-    mesh = make_mesh(MESHES[mesh])
-    config = preset(
-        "tiny",
-        layers=2,
-        dim=32,
-        heads=4,
-        ffn=64,
-        vocab_size=tiny.VOCAB,
-        max_positions=256,
-        unroll=1,
-        remat="dots",
-        num_languages=len(tiny.LANGUAGES),
-        dropout=0.0,
-        decoder_layers=2 * (name == "translation"),
-    )
-    if name == "translation":
-        batch = longer_sources(tiny.batch(name, rows=8, length=64))
-    else:
-        batch = pack(tiny.batch(name, rows=9, length=64), side_by_side=False)
-    objective = tiny.objective(name)
-    batch = {field: batch[field] for field in objective.reads}
-    plain = build_model(config)
-    params = tiny.params(plain)
-
-    def loss(params, batch, model):
-        return sum(objective.loss(model, params, batch, None, len(tiny.LANGUAGES)).terms.values())
-
-    def measured(model, params, batch):
-        return jax.jit(jax.value_and_grad(partial(loss, model=model)))(params, batch)
-
-    wanted, wanted_grads = measured(plain, params, batch)
-    model = build_model(config.replace(attention_backend="splash"), mesh)
-    shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
-    found, grads = measured(
-        model, jax.device_put(params, shardings), jax.device_put(batch, batch_sharding(mesh))
-    )
-    assert found == pytest.approx(float(wanted), rel=1e-5)
-    for one, other in zip(jax.tree.leaves(grads), jax.tree.leaves(wanted_grads), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, float(np.abs(other).max())))
-
-
-def longer_sources(batch):
-    """Rows for a target of 128 columns and a source of 256."""
-    widths = {field: 64 if field.startswith("decoder") else 192 for field in batch}
-    return {field: np.pad(array, ((0, 0), (0, widths[field]))) for field, array in batch.items()}
 
 
 def test_a_model_with_a_decoder_has_the_parameters_that_it_has_on_xla():

@@ -2,7 +2,6 @@
 on a mesh too; who sees whom; dropout; no scores of more than a block."""
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -72,19 +71,6 @@ def test_later_and_hidden_words_change_no_bit(small_blocks):
             for i in range(n):
                 sees = first <= changed <= max(t - i, first)
                 assert differs[i, 0, t] == sees, (i, t, changed)
-
-
-def arrays_of(jaxpr):
-    """Shapes of all that a program makes, in its loops too."""
-    for equation in jaxpr.eqns:
-        yield from (variable.aval.shape for variable in equation.outvars)
-        for inner in jax.tree.leaves(
-            list(equation.params.values()),
-            is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr"),
-        ):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                yield from arrays_of(inner)
 
 
 def test_lengths_that_no_block_divides_are_refused():
@@ -164,17 +150,3 @@ def test_both_passes_drop_the_same(small_blocks, monkeypatch):
     monkeypatch.setattr(ngram_decoder, "dropout", lambda p, rate, _: kept_of(p, keeps_BHLS, rate))
     whole, _ = attention_of("xla", rows, columns, rate=rate)
     jax.tree.map(close, found, both_passes(whole, arrays, key))
-
-
-def test_dropout_has_its_rate():
-    """Seen through values that are a unit matrix, of even weights."""
-    columns, rate = 128, 0.1
-    zeros = jnp.zeros((2, 3 * columns, 2, columns))
-    unit = jnp.broadcast_to(jnp.eye(columns), (2, 2, columns, columns))
-    everything = jnp.ones((2, 3 * columns, columns), bool)
-    attention = StreamAttention(everything, everything.astype(np.uint8), 3, "chunked", dropout=rate)
-    arrays = zeros, (unit * 0, unit), (zeros, zeros), jnp.zeros((2, 3 * columns, 8, 2))
-    dropped = np.asarray(attention(*arrays, jax.random.key(0))) == 0
-    assert dropped.mean() == pytest.approx(rate, abs=4 * math.sqrt(rate / dropped.size))
-    rows = {row.tobytes() for row in dropped.reshape(-1, columns)}
-    assert len(rows) > 0.99 * dropped.size / columns

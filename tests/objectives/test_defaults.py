@@ -1,4 +1,4 @@
-"""What an objective is where nothing is set."""
+"""What every objective says of itself."""
 
 import dataclasses
 import importlib
@@ -10,7 +10,7 @@ import pytest
 from xlingjax import objectives, preprocessors
 from xlingjax.objectives import plug_in
 from xlingjax.objectives.back_translation import BackTranslation
-from xlingjax.objectives.base import CHUNK, LabelObjective, Objective, TokenObjective
+from xlingjax.objectives.base import LabelObjective, Objective, TokenObjective
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
@@ -32,36 +32,10 @@ ADDS = {
 }
 CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO}
 """A released encoder."""
-GENERATES = {"smoothing": 0.0, "factor": 1.0}
-SETTINGS = {
-    MLM: {"packed": True},
-    TLM: {"packed": True},
-    CLM: {"packed": True, "context_size": 0},
-    CLMLM: {"packed": True},
-    CLWR: {"raw": False},
-    CLPC: {},
-    DAN: {"scale": 20.0},
-    CAMLM: {"own_masks": "all"},
-    BTMLM: {"decode": "argmax", "special": False, "own_masks": "self"},
-    VECO: {
-        "plug_out": True,
-        "stop_gradient": True,
-        "tlm": False,
-        "query": "self_attention",
-        "factors": (),
-        "reset_positions": False,
-    },
-    Translation: GENERATES,
-    BackTranslation: {**GENERATES, "max_length": (1.3, 5), "temperature": 0.0},
-    XFNP: {**GENERATES, "alphas": (1.0, 1.0), "skip": "target"},
-    HardestNegative: {"layer": None, "scale": 20.0, "bias": 0.0},
-    Classification: {"apart": False, "task": None},
-    Tagging: {},
-    SpanQA: {},
-    PlugIn: {"stop_gradient": True},
-    PlugInTagging: {"stop_gradient": True},
-    PlugInSpans: {"stop_gradient": True},
-}
+KINDS = (
+    *(MLM, TLM, CLM, CLMLM, CLWR, CLPC, DAN, CAMLM, BTMLM, VECO, Translation, BackTranslation),
+    *(XFNP, HardestNegative, Classification, Tagging, SpanQA, PlugIn, PlugInTagging, PlugInSpans),
+)
 
 
 def made(kind):
@@ -73,16 +47,9 @@ def made(kind):
     return kind(**dict.fromkeys(needed, 3))
 
 
-@pytest.mark.parametrize("kind", SETTINGS, ids=lambda kind: kind.__name__)
-def test_the_settings_and_the_coefficients_of_an_objective(kind):
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_an_objective_adds_and_whom_it_continues(kind):
     objective = made(kind)
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(kind)
-        if field.name not in ("name", "reads", "chunk") and field.default is not dataclasses.MISSING
-    }
-    assert defaults == SETTINGS[kind]
-    assert getattr(objective, "chunk", CHUNK) == CHUNK == 2048
     assert objective.coefficients and {*objective.coefficients.values()} == {1.0}
     assert objective.adds == ADDS.get(kind, ())
     assert objective.continues_encoder == (kind in CONTINUES)
@@ -103,7 +70,7 @@ def classes():
 
 def test_every_objective_is_in_this_table():
     found = {kind for kind in classes() if issubclass(kind, Objective)}
-    assert found == {*SETTINGS, Objective, TokenObjective, LabelObjective, plug_in._Plugged}
+    assert found == {*KINDS, Objective, TokenObjective, LabelObjective, plug_in._Plugged}
 
 
 def test_what_a_program_was_compiled_for_cannot_change_under_it():

@@ -9,7 +9,7 @@ from tests.helpers import tiny
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.objectives.xlm import MLM, TLM
+from xlingjax.objectives.xlm import MLM
 
 BANNED = tuple(range(tiny.FIRST_PIECE))
 
@@ -56,60 +56,6 @@ def test_camlm_equals_numpy(model_and_params, own_masks, layout):
         == set(objective.weights(batch))
         == set(objective.coefficients)
     )
-
-
-def input_gradient(model, params, batch, objective):
-    """(row, column) -> [L, D]: how the state of one column of a row depends on the word embeddings,
-    as activations."""
-    shift = np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
-    weights = (
-        np.random.default_rng(1).normal(size=CONFIG.dim).astype(np.float32)
-    )  # LayerNorm's sum has no gradient
-
-    def state(shift, row, column):
-        return (
-            model.encode(params, batch, objective.attention(), shift_BLD=shift)[row, column]
-            * weights
-        ).sum()
-
-    gradient = jax.jit(jax.grad(state))
-    return lambda row, column: np.asarray(gradient(shift, row, column))[row]
-
-
-@pytest.mark.parametrize(
-    "objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"]
-)
-def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
-    """At depth 2, in activations; TLM on the same batch fails the same test."""
-    model, params = model_and_params
-    batch = make_batch("camlm")
-    gradient, failures = input_gradient(model, params, batch, objective), 0
-    for row, slot in list(zip(*np.nonzero(batch["masked_weights"]), strict=True))[:5]:
-        column = batch["masked_positions"][row, slot]
-        size = np.abs(gradient(row, column)).max(-1)
-        pair = batch["pack_ids"][row] == batch["pack_ids"][row, column]
-        own = pair & (batch["sides"][row] == batch["sides"][row, column])
-        context = batch["is_mask"][row] == 0
-        failures += bool((size[own & context] != 0).any() or (size[~pair] != 0).any())
-        failures += bool(
-            (size[pair & ~own & ~context] != 0).any()
-        )  # the other side's MASKs neither
-        assert (size[pair & ~own & context] > 1e-6).all()
-        assert size[column] > 1e-6
-    assert (failures > 0) == (objective.name == "tlm")
-
-
-@pytest.mark.parametrize("layout", ["camlm", "camlm_slots"])
-def test_noise_on_the_own_side_changes_no_prediction(model_and_params, layout):
-    """Of layout "slots" the masked words too, which stand there to be read by the other side."""
-    model, params = model_and_params
-    batch = make_batch(layout, packed=False)
-    noise = np.random.default_rng(0).integers(tiny.FIRST_PIECE, 90, batch["input_ids"].shape)
-    source = (batch["sides"] == 0) & (batch["is_mask"] == 0) & (batch["pack_ids"] > 0)
-    other = dict(batch, input_ids=np.where(source, noise, batch["input_ids"]).astype(np.int32))
-    before, after = (loss_of(CAMLM(), model, params, b).terms for b in (batch, other))
-    assert before["camlm_x"] == after["camlm_x"]
-    assert abs(before["camlm_y"] - after["camlm_y"]) > 1e-3
 
 
 # --- BTMLM ----------------------------------------------------------------------------------------

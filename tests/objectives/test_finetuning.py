@@ -53,9 +53,8 @@ def test_loss_and_metrics_against_numpy(model, batch):
     nll = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(9), batch["labels"][:9]]
     correct = logits.argmax(axis=1) == batch["labels"][:9]
     assert set(loss.terms) == set(objective.coefficients) == {"classification"}
-    assert float(loss.terms["classification"]) == pytest.approx(
-        nll.sum(), rel=1e-5
-    )  # a sum, filler rows not in it
+    # A sum, filler rows not in it.
+    assert float(loss.terms["classification"]) == pytest.approx(nll.sum(), rel=1e-5)
     assert float(objective.weights(batch)["classification"]) == 9
     total, count = loss.metrics["classification/accuracy"]
     assert (float(total), float(count)) == (correct.sum(), 9)
@@ -106,9 +105,8 @@ def test_difference_against_numpy(batch):
         x = x * 0.5 * (1 + np.vectorize(math.erf)(x / 2**0.5))
         np.testing.assert_allclose(logits[row], x @ out["kernel"] + out["bias"], atol=2e-4)
     drawn = jax.jit(lambda key: objective.logits(encoder, params, batch, key))
-    assert (
-        np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2
-    )  # in the head, not in the encoder
+    # In the head, not in the encoder.
+    assert np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2
 
 
 @pytest.mark.parametrize("language_tokens", [0, 3])

@@ -1,7 +1,5 @@
 """Every pass of an objective, and every head, has a random key of its own, by which it drops out;
-without one nothing does. Which key it is stays: a run that goes on draws what it would have."""
-
-import types
+without one nothing does."""
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +8,7 @@ import pytest
 
 from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch
 from xlingjax.model.build import build_model
+from xlingjax.model.heads import OF_TOKENS
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
@@ -25,132 +24,29 @@ def classifying(kind, labels=3, config=CONFIG):
     return config.replace(num_labels=labels, classifier=kind)
 
 
-def whole(key):
-    return [key]
-
-
-def parts(count, used=None):
-    return lambda key: [*jax.random.split(key, count)][:used]
-
-
-def in_turn(key):
-    encoder, rest = jax.random.split(key)
-    return [encoder, *jax.random.split(rest)]
-
-
 CASES = [
-    # (objective, the data, the model, what draws by which of the keys)
-    (MLM(), "mlm", CONFIG, ["encode"], whole),
-    (CLM(), "clm", CONFIG, ["encode"], whole),
-    (CAMLM(), "camlm", CONFIG, ["encode"], whole),
+    # (objective, the data, the model, what draws)
+    (MLM(), "mlm", CONFIG, "encode"),
+    (CLM(), "clm", CONFIG, "encode"),
+    (CAMLM(), "camlm", CONFIG, "encode"),
     # The first stage has no dropout, and draws words where it is asked to.
-    (BTMLM(), "btmlm", CONFIG, ["none", "encode"], whole),
-    (
-        BTMLM(decode="sample"),
-        "btmlm",
-        CONFIG,
-        ["none", "best_ids", "encode"],
-        lambda key: [jax.random.fold_in(key, 1), key],
-    ),
-    (CLWR(), "clwr", CONFIG, ["encode"], whole),
-    (VECO(), "veco", CONFIG, ["encode", "encode"], parts(3, 2)),
-    (VECO(tlm=True), "veco", CONFIG, ["encode", "encode", "encode"], parts(3)),
-    (Translation(), "translation", GENERATOR, ["encode", "decode"], parts(2)),
-    (XFNP(), "xfnp", NGRAM, ["encode", "decode_streams"], parts(2)),
-    (CLPC(), "clpc", CONFIG, ["encode", "classify_paraphrase"], parts(2)),
-    (HardestNegative(), "clwr", CONFIG, ["encode"], whole),
-    (Classification(3), "clpc", classifying("xlmr"), ["encode", "classify"], parts(2)),
-    (
-        Classification(3),
-        "clpc",
-        classifying("decoder", config=GENERATOR),
-        ["encode", "decode", "classify"],
-        in_turn,
-    ),
-    (Tagging(3), "mlm", classifying("tagging"), ["encode", "classify"], parts(2)),
-    (SpanQA(), "clpc", classifying("spans", 2), ["encode", "classify"], parts(2)),
-    (
-        PlugIn(3),
-        "clpc",
-        classifying("plug_in"),
-        ["encode", "encode", "classify", "classify"],
-        parts(4),
-    ),
-    (
-        PlugInTagging(3),
-        "clpc",
-        classifying("plug_in_tagging"),
-        ["encode", "encode", "classify"],
-        parts(3),
-    ),
-    (
-        PlugInSpans(),
-        "clpc",
-        classifying("plug_in_spans", 2),
-        ["encode", "encode", "classify"],
-        parts(3),
-    ),
+    (BTMLM(), "btmlm", CONFIG, "none encode"),
+    (BTMLM(decode="sample"), "btmlm", CONFIG, "none best_ids encode"),
+    (CLWR(), "clwr", CONFIG, "encode"),
+    (VECO(), "veco", CONFIG, "encode encode"),
+    (VECO(tlm=True), "veco", CONFIG, "encode encode encode"),
+    (Translation(), "translation", GENERATOR, "encode decode"),
+    (XFNP(), "xfnp", NGRAM, "encode decode_streams"),
+    (CLPC(), "clpc", CONFIG, "encode classify_paraphrase"),
+    (HardestNegative(), "clwr", CONFIG, "encode"),
+    (Classification(3), "clpc", classifying("xlmr"), "encode classify"),
+    (Classification(3), "clpc", classifying("decoder", config=GENERATOR), "encode decode classify"),
+    (Tagging(3), "mlm", classifying("tagging"), "encode classify"),
+    (SpanQA(), "clpc", classifying("spans", 2), "encode classify"),
+    (PlugIn(3), "clpc", classifying("plug_in"), "encode encode classify classify"),
+    (PlugInTagging(3), "clpc", classifying("plug_in_tagging"), "encode encode classify"),
+    (PlugInSpans(), "clpc", classifying("plug_in_spans", 2), "encode encode classify"),
 ]
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """(config -> a model whose passes give zeros, [(pass, its key)])."""
-    used = []
-
-    def model_of(config):
-        model = build_model(config)
-
-        def record(name, key):
-            used.append((name if key is not None else "none", key))
-
-        def encode(params, batch, spec, *, rng=None, all_layers=False, **options):
-            record("encode", rng)
-            h_BLD = jnp.zeros((*batch["input_ids"].shape, config.dim))
-            if all_layers:
-                return jnp.stack([h_BLD] * (config.layers + 1))
-            return h_BLD
-
-        def decode(params, batch, memory, *, rng=None, **options):
-            record("decode", rng)
-            return jnp.zeros((*batch["decoder_ids"].shape, config.dim))
-
-        def decode_streams(params, batch, memory, *, rng=None, **options):
-            record("decode_streams", rng)
-            return jnp.zeros((config.streams, *batch["decoder_ids"].shape, config.dim))
-
-        def classify(params, states, batch, *, rng=None, **options):
-            record("classify", rng)
-            length = states.shape[1] if config.classifier in PER_TOKEN else 1
-            logits = jnp.zeros((states.shape[0], length, config.num_labels))
-            return logits if config.classifier in PER_TOKEN else logits[:, 0]
-
-        def classify_paraphrase(params, states, *, rng=None):
-            record("classify_paraphrase", rng)
-            return jnp.zeros(states.shape[0])
-
-        def vocab_head(params, states):
-            return states, jnp.zeros((config.vocab_size, config.dim)), jnp.zeros(config.vocab_size)
-
-        for method in (encode, decode, decode_streams, classify, classify_paraphrase, vocab_head):
-            monkeypatch.setattr(model, method.__name__, method, raising=False)
-        monkeypatch.setattr(
-            model,
-            "recover_words",
-            lambda params, batch, mask, **_: (jnp.zeros((*batch["input_ids"].shape, 1)), None),
-        )
-        return model
-
-    def best_ids(states, table, bias, *, key=None, **options):
-        if key is not None:
-            used.append(("best_ids", key))
-        return jnp.zeros(states.shape[0], jnp.int32)
-
-    monkeypatch.setattr("xlingjax.objectives.ernie_m.best_ids", best_ids)
-    return model_of, used
-
-
-PER_TOKEN = ("tagging", "spans", "plug_in_tagging", "plug_in_spans")
 
 
 def fields_of(objective, data):
@@ -163,10 +59,42 @@ def fields_of(objective, data):
     return made
 
 
-@pytest.mark.parametrize(("objective", "data", "config", "draws", "by"), CASES)
-def test_each_pass_and_each_head_draws_for_itself(objective, data, config, draws, by, asked):
-    model_of, used = asked
-    model, batch = model_of(config), fields_of(objective, data)
+def asked(config, batch, monkeypatch):
+    """(a model whose passes give zeros, [(pass, its key)])."""
+    model, used = build_model(config), []
+    rows, length = batch["input_ids"].shape
+    words = batch.get("decoder_ids", batch["input_ids"]).shape
+    per_token = config.classifier in OF_TOKENS
+
+    def giving(name, *shape):
+        def called(*_, rng=None, all_layers=False, **options):
+            used.append((name if rng is not None else "none", rng))
+            return jnp.zeros((*(config.layers + 1,) * all_layers, *shape))
+
+        monkeypatch.setattr(model, name, called, raising=False)
+
+    giving("encode", rows, length, config.dim)
+    giving("decode", *words, config.dim)
+    giving("decode_streams", config.streams, *words, config.dim)
+    giving("classify", rows, *(length,) * per_token, config.num_labels)
+    giving("classify_paraphrase", rows)
+    table = jnp.zeros((config.vocab_size, config.dim)), jnp.zeros(config.vocab_size)
+    monkeypatch.setattr(model, "vocab_head", lambda _, states: (states, *table))
+    monkeypatch.setattr(model, "recover_words", lambda *_, **__: (jnp.zeros((rows, length, 1)), 0))
+
+    def best_ids(states, *_, key=None, **options):
+        if key is not None:
+            used.append(("best_ids", key))
+        return jnp.zeros(states.shape[0], jnp.int32)
+
+    monkeypatch.setattr("xlingjax.objectives.ernie_m.best_ids", best_ids)
+    return model, used
+
+
+@pytest.mark.parametrize(("objective", "data", "config", "draws"), CASES)
+def test_each_pass_and_each_head_draws_for_itself(objective, data, config, draws, monkeypatch):
+    batch = fields_of(objective, data)
+    model, used = asked(config, batch, monkeypatch)
 
     def passes(rng):
         used.clear()
@@ -181,21 +109,7 @@ def test_each_pass_and_each_head_draws_for_itself(objective, data, config, draws
         return [*used]
 
     found = passes(jax.random.key(7))
-    assert [name for name, _ in found] == draws
-    keys = [jax.random.key_data(key).tolist() for _, key in found if key is not None]
-    assert keys == [jax.random.key_data(key).tolist() for key in by(jax.random.key(7))]
-    assert len({*map(tuple, keys)}) == len(draws) - draws.count("none")
+    assert [name for name, _ in found] == draws.split()
+    keys = [tuple(jax.random.key_data(key).tolist()) for _, key in found if key is not None]
+    assert len({*keys}) == len(keys)
     assert {key for _, key in passes(None)} == {None}
-
-
-def test_a_head_is_that_of_its_task():
-    config = CONFIG.replace(task_labels=(("a", 3), ("b", 2)), classifier="xlmr")
-    asked = []
-    model = types.SimpleNamespace(
-        config=config,
-        encode=lambda *_, **__: jnp.zeros((1, 2, 4)),
-        classify=lambda *_, task, **__: asked.append(task),
-    )
-    for task, labels in (("a", 3), ("b", 2)):
-        Classification(labels, task=task).logits(model, {}, {})
-    assert asked == ["a", "b"]

@@ -5,7 +5,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.model.partition import MeshConfig, make_mesh
-from xlingjax.objectives.losses import _chunks, best_ids, cross_entropy, gather_positions
+from xlingjax.objectives.losses import best_ids, cross_entropy, gather_positions
 
 TOKENS, VOCAB, ROWS, DIM = 22, 50, 64, 8
 
@@ -208,14 +208,6 @@ def test_the_cotangent_is_not_rounded_to_the_dtype_of_the_gradients(inputs, dtyp
     for got, once in zip(grads(factor), grads(1.0), strict=True):
         assert got.dtype == dtype and jnp.isfinite(got).all()
         np.testing.assert_array_equal(got, (once.astype(jnp.float32) * factor).astype(dtype))
-
-
-@pytest.mark.parametrize(
-    ("tokens", "chunk", "count"),
-    [(22, 0, 1), (22, 11, 2), (22, 7, 4), (26, 4, 13), (22, 5, 5), (7, 100, 1), (30, 7, 5)],
-)  # 13 equal ones rather than 7 with padding, but not 11 rather than 5
-def test_chunks_are_equal_where_few_more_make_them_so(tokens, chunk, count):
-    assert _chunks(tokens, chunk) == count
 
 
 @pytest.mark.parametrize("chunk", [0, 7, 11, 100])

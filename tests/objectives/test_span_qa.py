@@ -85,30 +85,3 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
     languages = batch["language_ids"][:4, 0]
     np.testing.assert_allclose(total, np.bincount(languages, nll, LANGUAGES), rtol=2e-5)
     np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
-
-
-def test_no_other_column_can_answer(model_and_params, batch):
-    """Questions, separators and padding have no share of the probability."""
-    model, params = model_and_params
-    logits = np.asarray(jax.jit(lambda p, b: OBJECTIVE.logits(model, p, b))(params, batch))
-    p = np.asarray(jax.nn.softmax(logits, axis=1))
-    assert (p[batch["answer_columns"] == 0][:-12] == 0).all() and np.isfinite(p).all()
-    assert (p[:4][batch["answer_columns"][:4] == 1] > 0).all()
-
-
-def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
-    model, params = model_and_params
-    total = jax.jit(
-        jax.value_and_grad(
-            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["span_qa"]
-        )
-    )
-    filled = {name: values.copy() for name, values in batch.items()}
-    for name in filled.keys() - {"example_weights"}:
-        filled[name][4] = filled[name][2]
-    (a, grad_a), (b, grad_b) = total(params, batch), total(params, filled)
-    np.testing.assert_allclose(a, b, rtol=1e-6)
-    for x, y in zip(jax.tree.leaves(grad_a), jax.tree.leaves(grad_b), strict=True):
-        assert np.isfinite(x).all()
-        np.testing.assert_allclose(x, y, atol=1e-6)
-    assert np.abs(grad_a["classifier"]["out"]["kernel"]).min() > 1e-6  # both columns are trained

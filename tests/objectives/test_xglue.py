@@ -3,14 +3,12 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.helpers import numpy_transformer as transformer
-from tests.helpers.reference import GENERATOR, LANGUAGES, NGRAM, make_batch, random_model
+from tests.helpers.reference import LANGUAGES, NGRAM, make_batch, random_model
 from xlingjax.objectives.leak import prediction_visibility
-from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.xglue import XFNP
 
 OBJECTIVE = XFNP(alphas=(1.0, 0.5), smoothing=0.1, skip="runs")
@@ -85,19 +83,6 @@ def test_the_loss_equals_numpy(ngram, objective, data):
     )
 
 
-def test_streams_skip_the_first_words_of_each_run():
-    batch = make_batch("xfnp")
-    runs = int((batch["decoder_weights"] * (batch["run_offsets"] == 0)).sum())
-    words = int(batch["decoder_weights"].sum())
-    assert words == 3 * runs > 6
-    counts = [
-        float(XFNP(alphas=(1.0,) * n, skip="runs").weights(batch)["xfnp_0"]) for n in (1, 2, 3)
-    ]
-    assert counts == [words, 2 * words - runs, 3 * words - 3 * runs]
-    assert float(XFNP(alphas=(1.0,) * 3, skip="none").weights(batch)["xfnp_2"]) == 3 * words
-    assert "run_offsets" in XFNP().reads and "run_offsets" not in FINE_TUNING.reads
-
-
 def test_the_papers_sums_go_over_the_whole_target():
     """The words y_1 .. y_|Y| by stream 0, y_2 .. y_|Y| by stream 1, y_3 .. y_|Y| by stream 2
     (XGLUE §4.2), of each example, however many runs it has."""
@@ -118,52 +103,6 @@ def test_the_papers_sums_go_over_the_whole_target():
     assert PAPERS.reads == OBJECTIVE.reads
 
 
-def support(objective, model, params, batch):
-    """{term: bool [B, T, words]}: is the gradient of a prediction's state for a word's embedding
-    not 0?"""
-    rows, length = objective.words(batch)["input_ids"].shape
-    toward_D = np.random.default_rng(3).normal(size=model.config.dim)
-
-    def states(shift_BLD):
-        found = objective.predictions(model, params, batch, None, shift_BLD)
-        return {
-            term: (of.states @ toward_D).sum(0) for term, of in found.items()
-        }  # rows see nothing of each other
-
-    gradients = jax.jit(jax.jacrev(states))(jnp.zeros((rows, length, model.config.dim)))
-    return {
-        term: np.asarray(g_TBLD != 0).any(-1).swapaxes(0, 1) for term, g_TBLD in gradients.items()
-    }
-
-
-@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.long), 3])
-def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
-    """The gradient is exactly 0 for y_{t-i} and all words behind it, and for nothing else of the
-    example."""
-    model, params = random_model(NGRAM.replace(streams=n))
-    batch = make_batch("xfnp")
-    found = support(XFNP(alphas=(1.0,) * n, skip="none"), model, params, batch)
-    width, pack = batch["input_ids"].shape[1], batch["decoder_pack_ids"]
-    for row, t in np.argwhere(pack > 0).tolist():
-        first = int(np.flatnonzero(pack[row] == pack[row, t])[0])
-        for i in range(n):
-            seen = found[f"xfnp_{i}"][row, t]
-            np.testing.assert_array_equal(seen[:width], batch["pack_ids"][row] == pack[row, t])
-            # Column c holds the word before y_c.
-            assert np.flatnonzero(seen[width:]).tolist() == list(
-                range(first, max(t - i, first) + 1)
-            )
-
-
-@pytest.mark.long
-def test_one_stream_depends_on_what_an_ordinary_decoder_does():
-    batch = make_batch("translation")
-    one = support(XFNP(alphas=(1.0,), skip="none"), *random_model(NGRAM.replace(streams=1)), batch)
-    ordinary = support(Translation(), *random_model(GENERATOR), batch)
-    used = batch["decoder_pack_ids"] > 0
-    np.testing.assert_array_equal(one["xfnp_0"][used], ordinary["translation"][used])
-
-
 @pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_fine_tuning_predicts_the_first_word_too(ngram, packed):
     """Of which stream 1 knows no more than stream 0: the start of the target."""
@@ -177,13 +116,6 @@ def test_fine_tuning_predicts_the_first_word_too(ngram, packed):
             first = int(np.flatnonzero(pack[row] == pack[row, t])[0])
             want = list(range(first, max(t - i, first) + 1))
             assert np.flatnonzero(seen.allowed[row, t, width:]).tolist() == want
-
-
-def test_stream_0_is_what_translation_trains(ngram):
-    batch = make_batch("xfnp")
-    both = loss_of(XFNP(smoothing=0.1), *ngram, batch)
-    alone = loss_of(Translation(smoothing=0.1), *ngram, batch)
-    np.testing.assert_allclose(alone.terms["translation"], both.terms["xfnp_0"], rtol=1e-6)
 
 
 def test_factor_and_alphas_multiply():

@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -100,58 +99,6 @@ def test_appended_padding_leaves_the_loss_unchanged(model, params, objective):
         loss_of(objective, model, params, b).terms[objective.name] for b in (batch, longer)
     )
     np.testing.assert_allclose(long, short, rtol=1e-6)
-
-
-@pytest.mark.parametrize("objective", [MLM(), TLM(), CLM()], ids=lambda o: o.name)
-def test_objectives_read_what_they_declare(model, params, objective):
-    batch = make_batch(objective.name)
-    read = {name: batch[name] for name in objective.reads}
-    whole, part = (loss_of(objective, model, params, b) for b in (batch, read))
-    jax.tree.map(np.testing.assert_array_equal, whole, part)
-
-
-def test_uniform_model_has_the_perplexity_of_the_vocabulary(model, params):
-    flat = dict(
-        params,
-        embeddings=dict(params["embeddings"]),
-        head={"bias": jnp.zeros_like(params["head"]["bias"])},
-    )
-    flat["embeddings"]["tokens"] = {
-        "embedding": jnp.zeros_like(params["embeddings"]["tokens"]["embedding"])
-    }
-    for objective in (MLM(), CLM()):
-        batch = make_batch(objective.name)
-        total = loss_of(objective, model, flat, batch).terms[objective.name]
-        np.testing.assert_allclose(
-            np.exp(total / objective.weights(batch)[objective.name]), 90, rtol=1e-5
-        )
-
-
-def test_context_size_counts_from_the_start_of_each_packed_example():
-    batch = make_batch("clm")
-    first = {name: value[:1] for name, value in batch.items()}  # 7 tokens and 5 tokens
-    assert [float(CLM(context_size=k).weights(first)["clm"]) for k in (0, 1, 3, 5, 6)] == [
-        10,
-        8,
-        4,
-        1,
-        0,
-    ]
-
-
-def test_kept_and_random_tokens_are_predicted_too(model, params):
-    """80/10/10: a slot whose input shows the true token, or another, pays as one that shows MASK
-    does."""
-    batch = make_batch("mlm")
-    row, slot = np.argwhere(batch["masked_weights"])[0]
-    batch["input_ids"][row, batch["masked_positions"][row, slot]] = batch["masked_targets"][
-        row, slot
-    ]
-    kept = loss_of(MLM(), model, params, batch)
-    assert kept.metrics["mlm/loss"][1] == batch["masked_weights"].sum()
-    without = {**batch, "masked_weights": batch["masked_weights"].copy()}
-    without["masked_weights"][row, slot] = 0
-    assert kept.terms["mlm"] - loss_of(MLM(), model, params, without).terms["mlm"] > 1e-3
 
 
 def test_unused_slots_pay_nothing(model, params):

@@ -5,18 +5,13 @@ import math
 
 import pytest
 
-from tests.helpers import bounds, made
-from xlingjax.data.features import TOKEN_FIELDS
+from tests.helpers import bounds
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
-from xlingjax.preprocessors.translation import (
-    BackTranslationFeatures,
-    DenoisingFeatures,
-    TranslationFeatures,
-)
+from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xglue import XfnpFeatures
@@ -53,20 +48,9 @@ def test_the_first_value_that_is_refused(kind, options, message):
 
 # --- What a run asks of features ------------------------------------------------------------------
 
-FOUR = TOKEN_FIELDS[:4]
-
 
 def test_a_mined_table_has_a_third_text():
     assert ClpcFeatures(mined=True).sides == 3
-
-
-def test_sentences_longer_than_asked_for_are_left_out():
-    text = made.records(1)
-    for features in (DenoisingFeatures(unit="sentences", max_pieces=5), BackTranslationFeatures()):
-        rows = features.rows(text, [1], 48, made.Xlmr)
-        assert (rows.packs.max() > 1) == isinstance(features, DenoisingFeatures)
-        longest = 5 if isinstance(features, DenoisingFeatures) else 8
-        assert rows.lengths.max() == longest + 2
 
 
 # --- How much of what there is in a row -----------------------------------------------------------
@@ -135,23 +119,8 @@ def test_what_a_decoder_reads_has_as_many_columns_as_it_may_need():
         features.decoder_columns(4)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "hidden"),
-    # At least one token stays, and at least one is hidden in one span; halves round to even.
-    [(2, (1, 1)), (3, (1, 1)), (10, (2, 1)), (30, (4, 1)), (31, (5, 2)), (50, (8, 3))],
-)
-def test_tokens_that_span_corruption_hides(tokens, hidden):
-    assert SpanCorruptionFeatures().hidden(tokens) == hidden
-
-
 def test_span_corruption_of_short_rows():
     features = SpanCorruptionFeatures()
-    # What is left of a text is one token less, a sentinel and `</s>` more.
-    assert [features.columns(length) for length in (4, 5)] == [3, 4]
-    assert features.decoder_columns(4) == 1 + 1 + 1
-    assert SpanCorruptionFeatures(0.9).hidden(3) == (2, 1)
+    assert (features.columns(4), features.decoder_columns(4)) == (3, 1 + 1 + 1)
     with pytest.raises(UserError, match="rows of 3 tokens hold no text with a span hidden: set L"):
         features.columns(3)
-
-
-# --- Rows of tasks --------------------------------------------------------------------------------

@@ -1,12 +1,9 @@
 import numpy as np
 import pytest
 
-from tests.helpers import own_files, toy
-from xlingjax.data.features import batch_hash
+from tests.helpers import toy
 from xlingjax.errors import UserError
 from xlingjax.preprocessors import finetuning as ft
-
-LABELS = ("contradiction", "entailment", "neutral")
 
 
 def truncate_token_by_token(first, second, budget):
@@ -34,24 +31,6 @@ def test_truncation_takes_from_the_longer_side():
         ids = ft.pair_rows(*texts, vocabulary, budget + 3)["input_ids"]
         kept = [((row == 20).sum(), (row == 21).sum()) for row in ids]
         assert kept == [truncate_token_by_token(*pair, budget) for pair in lengths]
-
-
-@pytest.mark.parametrize(
-    "layout, ids, sides",
-    [
-        ("xlm", [1, 30, 31, 1, 40, 1, 2, 2], [0, 0, 0, 0, 1, 1, 0, 0]),  # </s> A </s> B </s>
-        ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1], [0, 0, 0, 0, 1, 1, 1, 0]),  # <s> A </s></s> B </s>
-    ],
-)
-def test_pair_layouts(layout, ids, sides):
-    row = pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8)
-    length = len(ids) - ids.count(toy.ToyVocabulary(layout).pad_id)
-    assert row["input_ids"].tolist() == ids
-    assert row["position_ids"].tolist() == [*range(length)] + [0] * (
-        8 - length
-    )  # no restart at the second text
-    assert row["pack_ids"].tolist() == [1] * length + [0] * (8 - length)
-    assert row["sides"].tolist() == sides
 
 
 def test_long_pairs_and_single_texts():
@@ -104,28 +83,6 @@ def test_all_rows_of_a_file_are_those_of_its_examples_one_by_one(layout, reset):
         assert made["labels"].tolist() == [1] * len(examples) and made["example_weights"].all()
 
 
-def write(path, text):
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
-@pytest.fixture
-def files(tmp_path):
-    rng = np.random.default_rng(0)
-    for language, count in (("en", 11), ("de", 4)):
-        texts = toy.sentences(2 * count, seed=count, longest=5)
-        lines = [
-            f"{texts[2 * i]}\t{texts[2 * i + 1]}\t{rng.choice(LABELS)}\n" for i in range(count)
-        ]
-        write(tmp_path / f"{language}.tsv", "".join(lines))
-    return {language: tmp_path / f"{language}.tsv" for language in ("en", "de")}
-
-
-def make(files, **options):
-    options = dict(labels=LABELS, length=16, batch_size=4, seed=5) | options
-    return own_files.source("classification", files, vocabulary=toy.ToyVocabulary(), **options)
-
-
 def test_a_single_text_and_a_text_without_a_label():
     vocabulary = toy.ToyVocabulary()
     examples = [
@@ -133,23 +90,10 @@ def test_a_single_text_and_a_text_without_a_label():
         ft.Example("a b c", None, "entailment"),
         ft.Example("d", None, None),
     ]
-    rows = ft.classification_rows(examples, vocabulary, 8, LABELS, 1)
+    rows = ft.classification_rows(
+        examples, vocabulary, 8, ("contradiction", "entailment", "neutral"), 1
+    )
     assert (
         rows["input_ids"][1].tolist() == [1, 14, 15, 16, 1, 2, 2, 2] and not rows["sides"][1:].any()
     )
     assert rows["labels"].tolist() == [2, 1, 0] and rows["example_weights"].tolist() == [1, 1, 0]
-
-
-def test_the_position_restores_exactly(files):
-    source = make(files)
-    for _ in range(5):
-        source.next()
-    state = source.state()
-    expected = [batch_hash(source.next()) for _ in range(6)]  # over the end of an epoch
-    again = make(files)
-    again.restore(state)
-    assert [batch_hash(again.next()) for _ in range(6)] == expected
-    assert batch_hash(make(files, seed=6).next()) != batch_hash(make(files).next())
-
-
-# --- Tagged sentences -----------------------------------------------------------------------------

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import made
-from tests.helpers.reference import GENERATOR, random_model
 from tests.preprocessors.test_translation import examples
-from xlingjax.objectives.leak import prediction_visibility
-from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.xlm import Masking
 
@@ -67,26 +64,6 @@ def test_of_a_target_that_is_the_text_the_masked_words_alone_are_paid():
         np.testing.assert_array_equal(read, [EOS, *text[1:-1]])
         np.testing.assert_array_equal(paid, source[1:] == MASK)
         assert paid.sum() == np.ceil(0.3 * len(text))
-
-
-def test_a_target_that_is_the_text_leaks_nothing():
-    """tests/objectives/test_leak.py has the other one."""
-    features = MaskedWordsFeatures(Masking(0.3, mask=1.0, random=0.0), "text")
-    _, batch = made.batch(features, LENGTH, languages=(1,))
-    batch = {name: value[:3] for name, value in batch.items()}
-    model, params = random_model(GENERATOR.replace(vocab_size=100))
-    objective = Translation("masked_words")
-    seen = prediction_visibility(objective, model, params, batch)["masked_words"]
-    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-    predicted = seen.columns >= 0
-    assert predicted.sum() == (batch["decoder_weights"] > 0).sum() > 6
-    # A prediction knows the whole source, and of the target what stands before.
-    for row, slot in np.argwhere(predicted).tolist():
-        own = seen.allowed[row, slot]
-        source = batch["pack_ids"][row] > 0
-        np.testing.assert_array_equal(own[:LENGTH], source)
-        past = np.arange(own.size - LENGTH) <= seen.columns[row, slot] - LENGTH
-        np.testing.assert_array_equal(own[LENGTH:], past)
 
 
 def test_pairs_are_translated_both_ways_from_a_masked_source():

@@ -52,19 +52,6 @@ def named(features):
     return type(features).__name__.removesuffix("Features").lower()
 
 
-def batch_of(features):
-    vocabulary, columns = Xlmr, None
-    if isinstance(features, SpanCorruptionFeatures):
-        vocabulary, columns = Xlm, features.columns(LENGTH)
-    if isinstance(features, TranslationFeatures):
-        columns = 2 * LENGTH
-    languages = (1, 2)[: features.sides]
-    _, batch = made.batch(
-        features, LENGTH, vocabulary, languages=languages, columns=columns, sentences=33
-    )
-    return batch, vocabulary
-
-
 @pytest.mark.parametrize("features", [*GENERATED, *ENCODED], ids=named)
 def test_a_row_that_only_fills_a_batch_is_padding_throughout(features):
     vocabulary, columns = Xlmr, features.columns(LENGTH)
@@ -87,24 +74,3 @@ def test_a_row_that_only_fills_a_batch_is_padding_throughout(features):
             assert {*values[0].tolist()} == vocabulary.special_ids
         else:
             assert not values.any(), name
-
-
-@pytest.mark.parametrize("features", GENERATED, ids=named)
-def test_a_decoder_reads_what_it_has_predicted(features):
-    batch, vocabulary = batch_of(features)
-    packs = batch["decoder_pack_ids"]
-    goes_on = (packs[:, 1:] == packs[:, :-1]) & (packs[:, 1:] > 0)
-    reads, predicts = batch["decoder_ids"][:, 1:], batch["decoder_targets"][:, :-1]
-    positions = batch["decoder_position_ids"]
-    if not isinstance(features, XfnpFeatures):
-        # Its runs of words stand apart in the text, and go on from what precedes them there.
-        np.testing.assert_array_equal(reads[goes_on], predicts[goes_on])
-        assert (np.diff(positions, axis=1)[goes_on] == 1).all()
-        assert (positions[:, 0] == 0).all()
-        starts = np.diff(packs, axis=1, prepend=0) > 0
-        assert (batch["decoder_ids"][starts] == vocabulary.eos_id).all()
-        assert not positions[starts].any()
-    paid = batch["decoder_weights"]
-    assert {*np.unique(paid)} <= {0.0, 1.0} and paid.any()
-    if isinstance(features, SpanCorruptionFeatures | TranslationFeatures):
-        np.testing.assert_array_equal(paid, packs > 0)

@@ -7,9 +7,7 @@ import pytest
 import sentencepiece
 
 from tests.evaluation.test_alignment import Characters
-from tests.helpers import own_files, toy
-from tests.helpers.batches import check_batch
-from xlingjax.data.features import batch_hash, batch_shapes
+from tests.helpers import toy
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -77,15 +75,6 @@ def test_windows_begin_every_stride_until_one_reaches_the_end():
     assert window_bounds(25, 10, 99) == [(0, 10), (10, 20), (20, 25)]  # no gap
 
 
-def test_a_piece_belongs_to_the_window_with_most_on_its_poorer_side():
-    # BERT's example: "bought" has 1 left, 3 right in the second of these windows, and 4 left, 0
-    # right in the first.
-    assert maximal_context([(0, 5), (3, 8), (6, 9)], 9).tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
-    # Among equals the longer window, then the earlier one.
-    assert maximal_context([(0, 4), (1, 6)], 6).tolist() == [0, 0, 1, 1, 1, 1]
-    assert maximal_context([(0, 4), (1, 5), (2, 6)], 6).tolist() == [0, 0, 0, 1, 2, 2]
-
-
 def published_max_context(bounds, position):
     """`_check_is_max_context` of BERT's run_squad.py, in its own words: which span is best for a
     position."""
@@ -121,9 +110,8 @@ def test_a_row_is_a_question_and_its_context_with_the_answers_pieces(vocabulary,
     column = 3 + between
     assert window.column == column and window.question == 0 and window.maximal.all()
     assert window.spans.tolist() == [[i, i + 1] for i in range(8)]
-    wanted = [
-        int(i == 0 or column <= i < column + 8) for i in range(16)
-    ]  # no question, separator, padding
+    # No question, separator, padding.
+    wanted = [int(i == 0 or column <= i < column + 8) for i in range(16)]
     assert rows["answer_columns"][0].tolist() == wanted
     assert rows["start_positions"].tolist() == [column + 3] and rows["end_positions"].tolist() == [
         column + 5
@@ -138,16 +126,11 @@ def test_a_row_is_a_question_and_its_context_with_the_answers_pieces(vocabulary,
 def test_a_window_without_the_whole_answer_points_at_the_first_token():
     context = "cdefghijklmnop"
     asked = [question(context, "ghi", id="1"), question(context, "p", id="2", asked="a b c d e f")]
-    rows, windows = span_rows(
-        asked, XLM, 11, 0, stride=3, max_question=2
-    )  # room for 6: 0-6, 3-9, 6-12, 9-14
+    # Room for 6: 0-6, 3-9, 6-12, 9-14.
+    rows, windows = span_rows(asked, XLM, 11, 0, stride=3, max_question=2)
     assert [window.question for window in windows] == [0] * 4 + [1] * 4
-    assert rows["start_positions"].tolist() == [0, 4 + 1, 0, 0] + [
-        0,
-        0,
-        0,
-        4 + 4,
-    ]  # ghi: 4-6, of 0-5 only g, h
+    # Ghi: 4-6, of 0-5 only g, h.
+    assert rows["start_positions"].tolist() == [0, 4 + 1, 0, 0] + [0, 0, 0, 4 + 4]
     assert rows["end_positions"].tolist() == [0, 4 + 3, 0, 0] + [0, 0, 0, 4 + 4]
     assert (rows["input_ids"][4:, 1:3] == XLM.encode("a b")).all()  # the question is cut
     text = ["".join(context[b:e] for b, e in window.spans) for window in windows[:4]]
@@ -165,16 +148,12 @@ def test_an_answer_is_the_pieces_that_it_touches():
     _, spans = XLM.encode_with_spans(context)
     spans = np.array(spans)
     assert answer_pieces(question(context, "ab", 1), spans) == (1, 1)
-    assert answer_pieces(question(context, "bya", 2), spans) == (
-        1,
-        3,
-    )  # begins and ends inside a piece
+    # Begins and ends inside a piece.
+    assert answer_pieces(question(context, "bya", 2), spans) == (1, 3)
     assert answer_pieces(question(context, "ab", 4), spans) == (3, 3)  # the second of two
     assert answer_pieces(question(context, "ab ", 4), spans) == (3, 3)
-    assert answer_pieces(question(context, " z", 6), spans) == (
-        5,
-        5,
-    )  # blanks around it are not the answer's
+    # Blanks around it are not the answer's.
+    assert answer_pieces(question(context, " z", 6), spans) == (5, 5)
 
 
 @pytest.mark.parametrize("context, answer", SCRIPTS)
@@ -244,36 +223,3 @@ def squad(path, questions):
         json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
     )
     return path
-
-
-def windows_of(files, **options):
-    return own_files.source("span_qa", files, vocabulary=XLM, **options)
-
-
-def test_batches_run_through_all_windows_of_all_languages(tmp_path):
-    context = "cdefghijklmnop"
-    files = {
-        "de": squad(
-            tmp_path / "de.json", [question(context, "ghi", id="1"), question("cdef", "e", id="2")]
-        ),
-        "en": squad(tmp_path / "en.json", [question("zyx", "y", id="1")]),
-    }
-    options = dict(length=11, stride=3, max_question=2, batch_size=3, seed=5)
-    source = windows_of(files, **options)
-    assert source.shapes == batch_shapes(SpanQA().reads, batch=3, length=11)
-    batches = [source.next() for _ in range(4)]
-    check_batch(batches[0], SpanQA().reads, source.shapes)
-    epochs = [np.concatenate([batch["input_ids"] for batch in batches[i : i + 2]]) for i in (0, 2)]
-    rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
-    assert (
-        rows[0] == rows[1] and len(set(rows[0])) == 6 and epochs[0].tolist() != epochs[1].tolist()
-    )
-    assert sorted(np.concatenate([b["language_ids"][:, 0] for b in batches[:2]]).tolist()) == [
-        0
-    ] * 5 + [1]
-    again = windows_of(files, **options)
-    again.restore(source.state())
-    assert batch_hash(again.next()) == batch_hash(source.next())
-    other = windows_of(files, **(options | {"stride": 2}))
-    assert other.identity["reading"]["stride"] == 2
-    assert other.identity["digest"] != source.identity["digest"]

@@ -7,7 +7,6 @@ import pytest
 
 from tests.data.labelled.test_teacher import labelled
 from tests.helpers import official_files, toy
-from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task import task_source
@@ -111,39 +110,6 @@ def questions(path, *asked):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
     return path
-
-
-def test_lost_questions_keep_their_rows_and_are_not_learnt(tmp_path):
-    translated = tmp_path / "tydiqa/translate-train/tydiqa.translate.train.en-ko.json"
-    asked = [
-        ("Wo?", "Rom", 3),
-        ("Wo?", " ", 2),
-        (" ", "Rom", 3),
-        (None, None, None),
-        ("Und?", "Bonn.", 11),
-    ]
-    questions(translated, *asked, ("Held out?", "Rom", 3))
-    task, training = task_named("xtreme/tydiqa"), Training((), ("ko",), "train[:5]")
-    records = training.records(task, tmp_path, "translated", "ko")
-    assert [one.id for one in records] == [*"01234"] and [one.id for one in learnable(records)] == [
-        "0",
-        "4",
-    ]
-    made = task_source(
-        task, tmp_path, training, Hashed(), ("ko",), Reading(24, max_question=4), batch_size=2
-    )
-    assert made.identity["mixture"] == "xtreme/tydiqa: translated ko 2"
-    starts = {
-        tuple(batch[name].tolist())
-        for batch in [made.next()]
-        for name in ("start_positions", "end_positions")
-    }
-    assert starts in ({(4, 6)}, {(6, 4)})  # </s> Wo? </s> In Rom und Bonn.
-    questions(translated, *asked[1:3])
-    with pytest.raises(
-        UserError, match="en-ko.json: no labels to train xtreme/tydiqa on in 'ko'; leave it out"
-    ):
-        training.records(task, tmp_path, "translated", "ko")
 
 
 def test_a_question_that_cannot_be_learnt_is_named_with_its_file_and_language(tmp_path):

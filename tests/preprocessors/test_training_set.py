@@ -3,13 +3,12 @@ record says of them."""
 
 import pytest
 
-from tests.preprocessors.test_beside import HEADER, PAWSX, UDPOS, XQUAD, put, squad
+from tests.preprocessors.test_beside import HEADER, PAWSX, UDPOS, put
 from tests.preprocessors.test_task import Hashed
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.labelled.records import Example, Question
+from xlingjax.data.labelled.records import Example
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.parts import Part
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training
@@ -125,39 +124,3 @@ def test_sources_read_all_parts_or_the_translated_ones_beside_their_gold(folder)
         )
         with pytest.raises(UserError, match=said):
             source_of(folder, training, languages, paired=True)
-
-
-def test_a_fault_names_its_file_where_ids_do_not_tell_it(tmp_path):
-    """Of questions: their ids may be numbers of rows, alike in every language."""
-    path = squad(tmp_path / "squad/train-v1.1.json", ("q", "ab", "ab"))
-    part = Part(XQUAD, str(tmp_path), Training(), Reading(48, max_question=4), "gold", "en")
-    asked = Question("q", "a", "ab", ("zz",), (0,))
-    with pytest.raises(UserError, match=f"^{path}, en: question q: its answer 'zz' does not"):
-        part.rows([[asked]], Hashed())
-    put(tmp_path / "udpos/train-en.tsv", "a\tDET", "")
-    part = Part(UDPOS, str(tmp_path), Training(), Reading(2), "gold", "en")
-    _, learnt = part.examples()
-    with pytest.raises(UserError, match="^length 2 leaves no room for a piece"):
-        part.rows(learnt, Hashed())
-
-
-def test_lost_rows_are_counted_where_a_machine_translated_and_gold_is_read_as_it_is(folder):
-    rows = ["0\tA\tA\t0", "1\t\t\t1", "2\tC\tC\t1"]
-    put(folder / "x-final/de/translated_train.tsv", HEADER.strip(), *rows)
-    put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
-
-    def facts(origin, language, paired=False):
-        training = Training(("en",), ("de",))
-        part = Part(PAWSX, str(folder), training, Reading(8), origin, language, paired)
-        return part.examples()
-
-    told_of, learnt = facts("translated", "de")
-    assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
-    assert [[one.premise for one in side] for side in learnt] == [["A", "C"]]
-    rows[1] = "1\tB\tB\t1"
-    put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
-    told_of, learnt = facts("translated", "de", paired=True)
-    assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
-    assert [[one.premise for one in side] for side in learnt] == [["A", "C"], ["a", "c"]]
-    told_of, learnt = facts("gold", "en")
-    assert told_of == {"records": 3, "learnt": 3, "unpaired": ""} and len(learnt[0]) == 3

@@ -129,47 +129,6 @@ def test_the_decoder_begins_with_the_token_of_its_targets_language(features):
     assert begun == {(1, 1), (2, 2)}
 
 
-def test_without_noise_the_source_is_the_target():
-    features = DenoisingFeatures(Noise(), "sentences", languages=("de",))
-    _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,))
-    found = examples(batch)
-    assert all(source == [BOS, *targets] for source, _, targets, _, _ in found)
-    assert all(inputs == [SIZE, *targets[:-1]] for _, inputs, targets, _, _ in found)
-    texts = made.texts(made.records(1), 0)
-    assert {tuple(targets[:-1]) for _, _, targets, _, _ in found} == texts and len(
-        batch["pack_ids"]
-    ) < len(texts)
-
-
-@pytest.mark.parametrize("drop", [0.1, 0.9])
-def test_noise_leaves_xlms_leading_symbol_and_a_word(drop):
-    """`</s>` opens and ends every source, once each; all that is lost is words, but one stays."""
-
-    class Xlm(made.Xlm):
-        pieces, begins_word = Vocabulary.pieces, Vocabulary.begins_word
-
-    noise = Noise(shuffle=3.0, drop=drop, mask=0.1, unit="pieces")
-    features = DenoisingFeatures(
-        noise, "sentences", packing=False, language_tokens=False, languages=("de",)
-    )
-    _, batch = made.batch(
-        features, length=12, vocabulary=Xlm, languages=(0,), sentences=300, shortest=1
-    )
-    assert (batch["input_ids"][:, 0] == 1).all() and (batch["position_ids"][:, 0] == 0).all()
-    kept = had = moved = 0
-    for source, packs, targets, used in zip(
-        *(batch[name] for name in ("input_ids", "pack_ids", "decoder_targets", "decoder_pack_ids")),
-        strict=True,
-    ):
-        source, targets = source[packs > 0].tolist(), targets[used > 0].tolist()
-        words = source[1:-1]
-        assert source[0] == source[-1] == targets[-1] == 1 and 1 not in words and len(words) >= 1
-        assert {*words} <= {*targets, Xlm.mask_id} and len(words) < len(targets)
-        kept, had = kept + len(words), had + len(targets) - 1
-        moved += [w for w in words if w != Xlm.mask_id] != [w for w in targets if w in words]
-    assert kept / had < 0.95 and moved > 5
-
-
 def test_blocks_hold_whole_sentences_of_one_document_and_noise_leaves_the_target():
     noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1, unit="pieces")
     features = DenoisingFeatures(noise, languages=("de",), language_tokens=False)
@@ -247,9 +206,8 @@ def test_pairs_that_are_read():
         columns=48,
         codes=("de", "de"),
     )
-    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {
-        False
-    }  # the second text is the target, once
+    # The second text is the target, once.
+    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {False}
 
 
 def test_long_sources_are_cut_where_asked_and_long_targets_left_out():
@@ -280,8 +238,3 @@ def test_long_sources_are_cut_where_asked_and_long_targets_left_out():
         }
         != expected
     )
-
-
-def test_refusals():
-    with pytest.raises(UserError, match="unit='lines': 'sentences' or 'blocks' is needed"):
-        DenoisingFeatures(unit="lines")

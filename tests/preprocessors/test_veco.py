@@ -5,7 +5,6 @@ import pytest
 
 from tests.helpers import made
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
-from xlingjax.preprocessors.xlm import Masking
 
 
 @pytest.mark.parametrize(
@@ -38,12 +37,6 @@ def test_each_side_is_a_masked_row_of_its_own(features):
         untouched = np.setdiff1d(np.arange(len(ids)), [c for c, _ in made.slots(after, row)])
         np.testing.assert_array_equal(after["input_ids"][row, untouched], ids[untouched])
     assert checked > 20
-
-
-def test_rates_of_the_paper():
-    assert VecoFeatures().masking == Masking(rate=0.25) and VecoTextFeatures().masking == Masking(
-        rate=0.15
-    )
 
 
 def test_sides_are_languages_of_pairs_and_one_language_of_text():

@@ -35,9 +35,8 @@ FIELDS = ("input_ids", "language_ids", "position_ids", "sides")
 def test_documents_end_at_lines_blank_on_all_sides():
     one = side([10], [], [11], [12], [])
     assert [a.tolist() for a in documents([one])] == [[0, 2, 3], [0, 1, 1]]
-    other = side(
-        [60], [61], [62], [], []
-    )  # blank on one side only: left out, and no end of a document
+    # Blank on one side only: left out, and no end of a document.
+    other = side([60], [61], [62], [], [])
     assert [a.tolist() for a in documents([one, other])] == [[0, 2], [0, 0]]
 
 
@@ -195,6 +194,7 @@ def test_segments_are_the_halves_of_documents():
     text = Records(("de",), (side([10, 11], [12], [13, 14, 15], [], [20], [], [30], [31]),))
     rows = segment_rows(text, 1, 16, packing=False)
     got = read(text, rows, 16, range(rows.count), bos=BOS)
+    # The document of one sentence has no second segment.
     assert sorted(examples(got)) == [
         (
             (BOS, 10, 11, EOS, 12, EOS, BOS, 13, 14, 15, EOS),
@@ -203,7 +203,7 @@ def test_segments_are_the_halves_of_documents():
             (0,) * 6 + (1,) * 5,
         ),
         ((BOS, 30, EOS, BOS, 31, EOS), (0,) * 6, (0, 1, 2, 0, 1, 2), (0,) * 3 + (1,) * 3),
-    ]  # the document of one sentence has no second segment
+    ]
 
 
 def test_long_documents_give_several_pairs_of_segments_and_short_ones_share_a_row():

@@ -14,7 +14,6 @@ from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.workflows import launch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -37,10 +36,6 @@ def too_long(pairs, vocabulary, length, most):
     return found
 
 
-def too_many(*of_pairs):
-    return too_long(*of_pairs).left
-
-
 @pytest.mark.parametrize(
     "features", [TlmFeatures(max_pieces=30), SentencePairFeatures(max_pieces=30)]
 )
@@ -50,9 +45,7 @@ def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
     both = [pair for pair in pairs if all(pair)]
     source = file_source(features, vocabulary, 2, 48, parallel=written(tmp_path, pairs))
     (found,) = source.left_out.values()
-    wanted = too_many(both, vocabulary, 48, 30)
-    assert 1 < wanted < len(both)
-    assert found == too_long(both, vocabulary, 48, 30)
+    assert found == too_long(both, vocabulary, 48, 30) and 1 < found.left < len(both)
     assert found.left_tokens / found.tokens > found.left / found.pairs
 
 
@@ -102,36 +95,15 @@ def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
         )
 
 
-def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
-    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
-    source = file_source(
-        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
-    )
-    monkeypatch.setattr(launch, "first_report", lambda *_: None)
-    said = []
-    launch._begin("run", [], [], {"tlm": (None, source)}, vocabulary, said.append)
-    left = too_many(pairs, vocabulary, 48, 30)
-    (line,) = said
-    assert line.startswith(f"warning: tlm: {left} of {len(pairs)} examples (")
-    assert "do not fit rows of 48 tokens" in line
-
-
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
-    few = {"de-en": LeftOut(5, 100), "de-fr": LeftOut(0, 0)}
+    def message(**left_out):
+        of_text = types.SimpleNamespace(left_out=left_out, identity={"length": 64})
+        return plan.message("tlm@500", of_text)
 
-    def message(stage, length, left_out):
-        of_text = types.SimpleNamespace(left_out=left_out, identity={"length": length})
-        return plan.message(stage, of_text)
-
-    assert message("tlm", 64, {}) == message("tlm", 64, few) == ""
-    many = {"de-en": LeftOut(1, 60, 20, 400), "en-zh": LeftOut(1_235, 2_000, 9_000, 12_000)}
-    assert message("tlm@500", 64, many) == (
-        "tlm@500: 1,236 of 2,060 examples (60.0%, and 72.7% of their tokens; of en-zh 61.8%, and"
-        " 75.0% of their tokens) do not fit rows of 64 tokens, or are of more than MAX_PIECES, and"
-        " are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
-    )
+    assert message() == message(de=LeftOut(5, 100), fr=LeftOut(0, 0)) == ""
+    said = message(de=LeftOut(1, 60, 20, 400), zh=LeftOut(1_235, 2_000, 9_000, 12_000))
+    assert said.startswith("tlm@500: 1,236 of 2,060 examples (60.0%, and 72.7% of their tokens; of")
     # Few pairs, and much of the text; one language of many.
     for one in (LeftOut(4, 100, 300, 1_000), LeftOut(6, 100, 60, 1_000)):
-        said = message("tlm", 64, {"de-en": LeftOut(0, 9_900, 0, 90_000), "en-zh": one})
-        assert f"{one.left} of 10,000 examples" in said
-    assert not message("tlm", 64, {"en-zh": LeftOut(5, 100, 50, 1_000)})
+        assert message(de=LeftOut(0, 9_900, 0, 90_000), zh=one)
+    assert not message(zh=LeftOut(5, 100, 50, 1_000))

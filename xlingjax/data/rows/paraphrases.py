@@ -21,21 +21,25 @@ TRIES = 16
 class Translations:
     """Which texts translate each other.
 
-    texts: integers [E, 2], equal numbers for equal texts: the sides of E translations. sizes:
-    integers [E, 2], their tokens in a row.
+    texts: integers [E, 3]: of E translations both sides, equal numbers for equal texts, and a share
+    of the texts, from which the wrong partner of side 0 is drawn. So a text that is side 0 of
+    several translations has different wrong partners in all of different shares. sizes: integers
+    [E, 2], the tokens of both sides in a row.
     """
 
     def __init__(self, texts: np.ndarray, sizes: np.ndarray):
         self._texts = texts
         self._sizes = sizes
         self._right = np.unique(_as_one(texts[:, 0], texts[:, 1]))
-
-    def __len__(self) -> int:
-        return len(self._texts)
+        shares = texts[:, 2].max(initial=0) + 1
+        self._share_of_y = texts[:, 1] % shares
+        self._by_share = np.argsort(self._share_of_y, kind="stable")
+        self._ends = np.cumsum(np.bincount(self._share_of_y, minlength=shares))
 
     def wrong(self, x: np.ndarray, y: np.ndarray, length: int) -> np.ndarray:
-        """bool [B]: whether side 1 of the translations `y` [B] is another text than side 0 of `x`
-        [B] and translates it nowhere, and a row of `length` tokens has room for both."""
+        """bool [B]: whether side 1 of the translations `y` [B] is in the share of `x` [B], is
+        another text than side 0 of `x` and translates it nowhere, and a row of `length` tokens has
+        room for both."""
         first = self._texts[x, 0]
         second = self._texts[y, 1]
         # A sentence may stand in the text several times, with several right translations.
@@ -43,14 +47,20 @@ class Translations:
         at = np.searchsorted(self._right, pair)
         right = self._right[np.minimum(at, self._right.size - 1)] == pair
         tokens = self._sizes[x, 0].astype(np.int64) + self._sizes[y, 1]
-        return (first != second) & ~right & (tokens <= length)
+        shared = self._texts[x, 2] == self._share_of_y[y]
+        return shared & (first != second) & ~right & (tokens <= length)
 
     def drawn(self, x: np.ndarray, uniform: np.ndarray, length: int) -> np.ndarray:
         """int64 [B]: the translation whose side 1 is the wrong partner of side 0 of `x` [B]; -1
         where none was found. uniform: [B, tries], in [0, 1)."""
-        # All translations alike, so that each y is as often a wrong partner as a right one: y alone
-        # does not tell the label.
-        candidates = (uniform * len(self)).astype(np.int64)
+        # All translations of a share alike, so that each y is as often a wrong partner as a right
+        # one: y alone does not tell the label.
+        share = self._texts[x, 2]
+        ends = self._ends[share, None]
+        begins = np.where(share > 0, self._ends[share - 1], 0)[:, None]
+        places = begins + (uniform * (ends - begins)).astype(np.int64)
+        # A share may be empty, the last one too.
+        candidates = self._by_share[np.minimum(places, len(self._texts) - 1)]
         tries = candidates.shape[1]
         good = self.wrong(np.repeat(x, tries), candidates.reshape(-1), length)
         good = good.reshape(candidates.shape)
@@ -99,22 +109,25 @@ def paraphrase_rows(
     """Rows of one pair each, half of them translations (label 1) and half not (label 0): `</s> x
     </s> </s> y </s>`. Row 2e and row 2e + 1 have one x, the first of them with a wrong y.
 
-    Each x is set beside the y of `negatives` other pairs, and as often beside its own. No wrong y
-    stands anywhere in the records as a translation of x. These are the partners for which a reader
-    draws others, see `redrawn`. Pairs with an empty side, a side of more than `max_pieces`, or more
-    than `length` tokens in all are left out, and so are those without a wrong y.
+    Each x is set beside `negatives` different y of other pairs, and as often beside its own. No
+    wrong y stands anywhere in the records as a translation of x. These are the partners for which a
+    reader draws others, different ones too, see `redrawn`. Pairs with an empty side, a side of more
+    than `max_pieces`, or more than `length` tokens in all are left out, and so are those without a
+    wrong y.
     """
     starts, sizes, whole, readable = _sides(records, bases, max_pieces)
     # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
-    lines = np.flatnonzero(readable & (tokens <= length))
+    once = np.flatnonzero(readable & (tokens <= length))
+    lines = np.tile(once, negatives)
     starts = starts[lines]
     sizes = sizes[lines]
-    texts = _equal_lines(records.sides)[lines]
-    uniform = np.random.default_rng(0).random((negatives * lines.size, TRIES))
-    x = np.tile(np.arange(lines.size), negatives)
-    y = Translations(texts, sizes).drawn(x, uniform, length)
-    x, y = x[y >= 0], y[y >= 0]
+    shares = np.repeat(np.arange(negatives, dtype=np.int32), once.size)
+    texts = np.column_stack([_equal_lines(records.sides)[lines], shares])
+    uniform = np.random.default_rng(0).random((lines.size, TRIES))
+    y = Translations(texts, sizes).drawn(np.arange(lines.size), uniform, length)
+    x = np.flatnonzero(y >= 0)
+    y = y[x]
     read = np.zeros_like(whole)
     read[lines[x]] = True
     rows = _rows(

@@ -98,7 +98,7 @@ class Rows:
     token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
     languages of its records), `opens` (its first token becomes the one that opens a text).
     Per row [R], for classification: `labels`.
-    texts: of rows whose wrong partners the reader draws, see `paraphrases.Translations`.
+    texts [R//2, 3]: of rows whose wrong partners the reader draws, see `paraphrases.Translations`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: of
     pairs, those that stand in no row.
     """
