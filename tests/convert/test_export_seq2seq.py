@@ -1,20 +1,15 @@
 """An encoder-decoder as a Hugging Face folder: AutoModelForSeq2SeqLM and AutoTokenizer open it and
 write what the run writes, and the way back gives the same bits."""
 
-import dataclasses
 import json
 
-import jax
-import numpy as np
 import pytest
 
-from xlingjax.cli.main import main
+from tests.helpers.exported import command, require_equal, run_of
 from xlingjax.convert.formats.parity import SENTENCES
-from xlingjax.model.build import build_model
-from xlingjax.model.config import preset
+from xlingjax.inference.generate import Generator
+from xlingjax.inference.run import open_run
 from xlingjax.model.decoding import Decoding
-from xlingjax.model.params import flattened
-from xlingjax.training.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
@@ -22,59 +17,10 @@ from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 
 LANGUAGES = ("de", "en", "ru")
 LINES = ["The lake is cold.", "Das Wasser", "сегодня"]
-SIZES = dict(layers=2, decoder_layers=2, dim=24, heads=4, ffn=40, max_positions=90, init_std=0.3)
-
-
-def run_of(folder, vocabulary, name, **options):
-    """A workdir of a model of that preset with random weights that write different texts."""
-    tokens = options.get("language_tokens", 0)
-    config = preset(name).replace(
-        **{"vocab_size": vocabulary.size + tokens, **SIZES, "unroll": 1, **options}
-    )
-    rng = np.random.default_rng(0)
-    params = build_model(config).init(jax.random.key(0))
-    params = jax.tree.map(lambda x: np.array(x + rng.normal(0, 0.1, x.shape), np.float32), params)
-    record = {
-        "identity": {
-            "model": dataclasses.asdict(config),
-            "data": {"x": {"vocabulary": vocabulary.sha256}},
-        },
-        "languages": list(LANGUAGES),
-        "model": dataclasses.asdict(config),
-        "labels": [],
-    }
-    write_trained(str(folder), record, 7, params, vocabulary.files())
-    return config, params
-
-
-def command(verb, source, output, *more):
-    return main([verb, str(source), "--to", str(output), *more])
-
-
-def rows_of_text(name, config):
-    """The rows of a parameter that some text reads or predicts."""
-    pieces = config.vocab_size - config.language_tokens
-    if name.endswith("head/bias"):
-        return slice(pieces)
-    if name.endswith("positions/embedding"):
-        return slice(config.position_offset, None)
-    return slice(config.vocab_size if name.endswith("tokens/embedding") else None)
-
-
-def require_equal(found, wanted, config):
-    found, wanted = flattened(found), flattened(wanted)
-    assert {*found} == {*wanted}
-    for name, value in wanted.items():
-        rows = rows_of_text(name, config)
-        np.testing.assert_array_equal(
-            np.asarray(found[name])[rows], np.asarray(value)[rows], err_msg=name
-        )
+SIZES = dict(decoder_layers=2, max_positions=90, unroll=1)
 
 
 def our_texts(run, source, target, beams):
-    from xlingjax.inference.generate import Generator
-    from xlingjax.inference.run import open_run
-
     opened = open_run(run)
     decoding = Decoding(beams=beams, max_length=(0, 20))
     generator = Generator(
@@ -103,35 +49,25 @@ def some_long(cases, *quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in cases]
 
 
+PLAIN = dict(head="plain", embedding_scale=True)
+STREAMS = dict(head="plain", streams=3, decoder_embeddings="shared")
 SHAPES = {
     # of the recipes xdae_tiny, mt_text, xlm_mt_tiny, xlm_unmt, xfnp
     "pre-LN": ("mini", "xlm", dict(language_tokens=3), "MBart"),
     "post-LN": ("tiny", "xlm", dict(language_tokens=3, tied_self_attention=True), "Bart"),
     "a direction": ("mini", "xlm", dict(num_languages=3), "MBart"),
     "two tables": ("tiny", "xlm", dict(num_languages=3, decoder_embeddings="separate"), "Bart"),
-    "XLM-R's pieces": (
-        "xlmr_base",
-        "xlmr",
-        dict(head="plain", language_tokens=3, embedding_scale=True),
-        "Bart",
-    ),
+    "XLM-R's pieces": ("xlmr_base", "xlmr", PLAIN | dict(language_tokens=3), "Bart"),
     "streams": ("xfnp", "xlmr", dict(ffn=96, language_tokens=3), "ProphetNet"),
-    "three streams": (
-        "tiny",
-        "xlm",
-        dict(head="plain", streams=3, layers=3, decoder_embeddings="shared", ffn=24),
-        "ProphetNet",
-    ),
+    "three streams": ("tiny", "xlm", STREAMS | dict(layers=3, ffn=24), "ProphetNet"),
 }
 
 
 @pytest.mark.parametrize("shape", some_long(SHAPES, "a direction"))
 def test_their_classes_write_what_the_run_writes(shape, vocabularies, tmp_path, capsys):
-    from xlingjax.inference.run import open_run
-
     name, layout, options, architecture = SHAPES[shape]
     vocabulary = vocabularies[layout]
-    config, params = run_of(tmp_path / "run", vocabulary, name, **options)
+    config, params = run_of(tmp_path / "run", vocabulary, LANGUAGES, name=name, **SIZES | options)
     more = ["--language", "de-en"] if config.has_languages else []
     assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 0, capsys.readouterr().err
     told = capsys.readouterr().out
@@ -153,7 +89,7 @@ def test_their_classes_write_what_the_run_writes(shape, vocabularies, tmp_path, 
     # A second time nothing changes.
     assert command("export", tmp_path / "again", tmp_path / "twice", "--unverified") == 0
     for path in sorted((tmp_path / "hf").iterdir()):
-        if path.name not in ("README.md",):
+        if path.name != "README.md":
             assert path.read_bytes() == (tmp_path / "twice" / path.name).read_bytes(), path.name
     if config.language_tokens:
         with pytest.raises(ValueError, match="decoder_start_token_id"):
@@ -164,14 +100,12 @@ def original(path, family, **changes):
     """A random model of transformers' own, in a folder with XLM-R's tokenizer; 6 texts long."""
     path.mkdir()
     pieces = small_xlmr.tokenizer_model(path)
-    sizes = dict(vocab_size=pieces + 2, max_position_embeddings=90)
+    sizes = {**foreign.BART, "encoder_layers": 1}
     if family == "ProphetNet":
-        sizes |= dict(hidden_size=24, num_encoder_layers=2, num_decoder_layers=1)
+        sizes = dict(hidden_size=24, encoder_ffn_dim=40, decoder_ffn_dim=40)
+        sizes |= dict(num_encoder_layers=2, num_decoder_layers=1)
         sizes |= dict(num_encoder_attention_heads=4, num_decoder_attention_heads=4)
-    else:
-        sizes |= dict(d_model=24, encoder_layers=1, decoder_layers=2)
-        sizes |= dict(encoder_attention_heads=4, decoder_attention_heads=4)
-    sizes |= dict(encoder_ffn_dim=40, decoder_ffn_dim=40)
+    sizes |= dict(vocab_size=pieces + 2, max_position_embeddings=90)
     config = getattr(transformers, f"{family}Config")(**{**sizes, **changes})
     made = getattr(transformers, f"{family}ForConditionalGeneration")(config)
     model = foreign.randomised(made)
@@ -268,7 +202,6 @@ def test_mbart_keeps_its_language_codes(tmp_path, capsys):
 def test_a_tokenizer_of_words_comes_back_to_the_byte(tmp_path, capsys):
     """ProphetNet's own puts nothing before a source, and ours stands between [CLS] and [SEP]."""
     from tests.helpers import imported_folders
-    from xlingjax.inference.run import open_run
 
     imported_folders.prophetnet(tmp_path / "theirs")
     assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
@@ -284,21 +217,10 @@ def test_a_tokenizer_of_words_comes_back_to_the_byte(tmp_path, capsys):
 
 
 REFUSED = {
-    "head='transform'": ("xlmr_base", dict(), []),
     "norm_eps=1e-06": ("tiny", dict(norm_eps=1e-6), []),
-    "embedding_norm=False": ("mini", dict(embedding_norm=False), []),
     "norm_order='pre'": ("mini", dict(streams=2, head="plain"), []),
-    "head='tied'": ("tiny", dict(streams=2), []),
-    "decoder_layers=3 above layers=2": (
-        "tiny",
-        dict(streams=2, decoder_layers=3, head="plain"),
-        [],
-    ),
-    "export it for one of de, en, ru with --language CODE (an encoder-decoder: FROM-TO)": (
-        "mini",
-        dict(num_languages=3),
-        [],
-    ),
+    "decoder_layers=3 above layers=2": ("tiny", STREAMS | dict(decoder_layers=3), []),
+    "with --language CODE (an encoder-decoder: FROM-TO)": ("mini", dict(num_languages=3), []),
     "give one of them, or two as en-de": ("mini", dict(num_languages=3), ["--language", "de-fr"]),
     "embeds no languages; leave it out": ("mini", dict(), ["--language", "de"]),
 }
@@ -307,7 +229,7 @@ REFUSED = {
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_no_class_computes_is_refused_by_its_setting(message, vocabularies, tmp_path, capsys):
     name, options, more = REFUSED[message]
-    run_of(tmp_path / "run", vocabularies["xlm"], name, **options)
+    run_of(tmp_path / "run", vocabularies["xlm"], LANGUAGES, name=name, **SIZES | options)
     assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 2
     told = capsys.readouterr().err
     assert message in told and len(told.splitlines()) == 1

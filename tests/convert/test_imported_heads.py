@@ -19,52 +19,18 @@ torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transfo
 from tests.helpers import imported_folders  # noqa: E402 - needs sacremoses, too
 
 files = sweeping.files
-NLI = {
-    0: "NEUTRAL",
-    1: "contradiction",
-    2: "Entailment",
-}  # as on the hub: in another order, in capitals
+# As on the hub: in another order, in capitals.
+NLI = {0: "NEUTRAL", 1: "contradiction", 2: "Entailment"}
 OURS = ("neutral", "contradiction", "entailment")
 
 
-def saved(path, family, kind, labels):
-    more = (
-        {"id2label": labels, "label2id": {name: i for i, name in labels.items()}}
-        if labels
-        else {"num_labels": 3}
-    )
-    return getattr(imported_folders, family)(path, kind, **more)
-
-
-def scored(capsys, output, files, run, *more):
-    """(status, what was said, {language: the labels predicted})."""
-    status = main.main(
-        [
-            str(word)
-            for word in (
-                "evaluate",
-                run,
-                "--mixture",
-                "xtreme",
-                "--tasks",
-                "xnli",
-                "--data",
-                files / "xtreme",
-                "--to",
-                output,
-                "--allow-missing",
-                "--gin.LENGTH=64",
-                *more,
-            )
-        ]
-    )
-    told = capsys.readouterr()
+def scored(output, files, run):
+    """{language: the labels predicted}"""
+    line = ["evaluate", run, "--mixture", "xtreme", "--tasks", "xnli", "--to", str(output)]
+    line += ["--data", str(files / "xtreme"), "--allow-missing", "--gin.LENGTH=64"]
+    assert main.main(line) == 0
     paths = sorted(output.glob("cells/xtreme/xnli/as_it_is/*/predictions/xnli/test-*.tsv"))
-    return (
-        status,
-        told.out + told.err,
-        {path.stem[-2:]: path.read_text("utf-8").split() for path in paths},
-    )
+    return {path.stem[-2:]: path.read_text("utf-8").split() for path in paths}
 
 
 def theirs(folder, records, names):
@@ -86,18 +52,16 @@ def theirs(folder, records, names):
     "family, kind",
     [
         ("xlm_roberta", "XLMRobertaForSequenceClassification"),
-        pytest.param(
-            "bert", "BertForSequenceClassification", marks=pytest.mark.long
-        ),  # whose sides are segments
+        # Its sides are segments.
+        pytest.param("bert", "BertForSequenceClassification", marks=pytest.mark.long),
     ],
 )
-def test_a_published_classifier_is_scored_as_it_is(
-    family, kind, files, tmp_path, monkeypatch, capsys
-):
-    saved(tmp_path / "hf", family, kind, NLI)
+def test_a_published_classifier_is_scored_as_it_is(family, kind, files, tmp_path, monkeypatch):
+    ids = {name: i for i, name in NLI.items()}
+    getattr(imported_folders, family)(tmp_path / "hf", kind, id2label=NLI, label2id=ids)
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    status, _, found = scored(capsys, tmp_path / "out", files, f"hf:{tmp_path / 'hf'}")
-    assert status == 0 and {*found} == {"de", "en", "ru"}
+    found = scored(tmp_path / "out", files, f"hf:{tmp_path / 'hf'}")
+    assert {*found} == {"de", "en", "ru"}
     task, told = task_named("xtreme/xnli"), []
     for language, predicted in found.items():
         records = read(task, files / "xtreme", "test", language)
@@ -123,10 +87,8 @@ def test_a_head_of_answers_is_theirs_on_questions_and_contexts(family, kind, fil
     """Rows of two texts, which a test on single sentences would not tell apart where a model has
     segments."""
     model = getattr(imported_folders, family)(tmp_path / "hf", kind)
-    found, vocabulary = (
-        params_of(tmp_path / "hf"),
-        vocabulary_of(tmp_path / "hf", "xlm" if family == "xlm" else ""),
-    )
+    found = params_of(tmp_path / "hf")
+    vocabulary = vocabulary_of(tmp_path / "hf", "xlm" if family == "xlm" else "")
     questions = read(task_named("xtreme/xquad"), files / "xtreme", "test", "en")[:3]
     rows, _ = span_rows(questions, vocabulary, 60, 0, stride=20, max_question=12)
     ours = span_qa.predict(build_model(found.config), found.params, rows)
@@ -137,13 +99,10 @@ def test_a_head_of_answers_is_theirs_on_questions_and_contexts(family, kind, fil
         given["token_type_ids"] = np.where(valid_BL > 0, segments_BL > 0, 0)
     if family == "xlm":
         given["langs"] = np.zeros_like(ids_BL)
+    given = {name: torch.tensor(np.asarray(value)).long() for name, value in given.items()}
     with torch.no_grad():
-        made = model(
-            **{name: torch.tensor(np.asarray(value)).long() for name, value in given.items()}
-        )
-    wanted, shown_BL = (
-        np.stack([made.start_logits.numpy(), made.end_logits.numpy()], -1),
-        rows["answer_columns"] > 0,
-    )
+        made = model(**given)
+    wanted = np.stack([made.start_logits.numpy(), made.end_logits.numpy()], -1)
+    shown_BL = rows["answer_columns"] > 0
     assert wanted.std() > 0.2 and shown_BL.sum() > 60
     np.testing.assert_allclose(ours[shown_BL], wanted[shown_BL], atol=1e-3)
