@@ -30,27 +30,15 @@ def bert(path, kind="BertForMaskedLM", **changes):
     from tests.helpers import foreign_models as foreign
 
     path.mkdir(parents=True)
-    pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *letters(),
-        *(f"##{letter}" for letter in letters()),
-    ]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters()]
+    pieces += [f"##{letter}" for letter in letters()]
     (path / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     told = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": False}
     (path / "tokenizer_config.json").write_text(json.dumps(told))
     config = transformers.BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=40,
-        max_position_embeddings=90,
-        **changes,
-    )
+        vocab_size=len(pieces), hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=40, max_position_embeddings=90, **changes,
+    )  # fmt: skip
     model = foreign.randomised(getattr(transformers, kind)(config))
     model.save_pretrained(path)
     return model
@@ -63,15 +51,10 @@ def xlm(path, kind="XLMWithLMHeadModel", **changes):
 
     pieces = small_fastbpe.write(path, SENTENCES)
     config = transformers.XLMConfig(
-        vocab_size=pieces,
-        emb_dim=24,
-        n_layers=2,
-        n_heads=4,
-        n_langs=len(XLM_CODES),
-        max_position_embeddings=90,
-        lang2id={code: i for i, code in enumerate(XLM_CODES)},
+        vocab_size=pieces, emb_dim=24, n_layers=2, n_heads=4, n_langs=len(XLM_CODES),
+        max_position_embeddings=90, lang2id={code: i for i, code in enumerate(XLM_CODES)},
         **changes,
-    )
+    )  # fmt: skip
     model = foreign.randomised(getattr(transformers, kind)(config))
     model.save_pretrained(path)
     return model
@@ -100,11 +83,8 @@ def ernie_m(path):
 
     path.mkdir(parents=True)
     rows = small_xlmr.tokenizer_model(path) + 2
-    test_ernie_m.published(
-        path,
-        foreign.randomised(test_ernie_m.Reference(rows)),
-        test_ernie_m.CONFIG | {"vocab_size": rows},
-    )
+    model = foreign.randomised(test_ernie_m.Reference(rows))
+    test_ernie_m.published(path, model, test_ernie_m.CONFIG | {"vocab_size": rows})
 
 
 FAMILIES = {made.__name__: made for made in (xlm_roberta, bert, xlm, mbart, prophetnet, ernie_m)}
