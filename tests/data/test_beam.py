@@ -1,15 +1,7 @@
-import importlib.util
-
 import pytest
 
 from xlingjax.data.beam import RUNNERS, pipeline_options
 from xlingjax.errors import UserError
-
-
-def test_without_the_extra_it_is_named(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'xlingjax\[beam\]'"):
-        pipeline_options("Flink")
 
 
 def test_an_unknown_runner_and_words_that_are_no_options():

@@ -27,9 +27,8 @@ def test_whole_blocks_of_the_asked_share():
 def made(folder, counts, language="en", name="{:04}.txt"):
     """Texts of so many lines, each line its own; the last file first."""
     for i, count in reversed([*enumerate(counts)]):
-        write(
-            folder / language / name.format(i), "".join(f"{i} {line}.\n" for line in range(count))
-        )
+        lines = "".join(f"{i} {line}.\n" for line in range(count))
+        write(folder / language / name.format(i), lines)
     return find_text(str(folder / language))
 
 
@@ -77,10 +76,8 @@ def test_a_pair_and_its_sides_as_text_lose_the_same_lines(tmp_path, vocabulary):
                 lines = "".join(f"{code} {pair} {i} {line}\n" for line in range(20 + i))
                 write(tmp_path / "pairs" / f"{i % 3}" / f"{i}.{pair}.{code}", lines)
         write(tmp_path / "pairs" / "en" / f"{i}.txt", f"en alone {i}\n" * 30)
-    pairs = [
-        pair for pair in find_pairs(str(tmp_path / "pairs/[0-9]")) if pair.languages == ("de", "en")
-    ]
-    assert len(pairs) == 40
+    pairs = find_pairs(str(tmp_path / "pairs/[0-9]"))
+    pairs = [pair for pair in pairs if pair.languages == ("de", "en")]
     share = {"text": 0.1, "pairs": 0.1}
     patterns = [str(tmp_path / "pairs")]
     write_heldout(patterns, [str(tmp_path / "pairs/[0-9]")], share, tmp_path / "held")
@@ -93,14 +90,10 @@ def test_a_pair_and_its_sides_as_text_lose_the_same_lines(tmp_path, vocabulary):
     english = [text for text in find_text(patterns) if text.language == "en"]
     whole = sum(len([*text.lines()]) for text in english)
     train, held = (text_records(english, vocabulary, 0.1, held=h) for h in (False, True))
-    assert train.sides[0].sentences + held.sides[0].sentences == whole and held.sides[
-        0
-    ].sentences == len(text)
+    assert train.sides[0].sentences + held.sides[0].sentences == whole
+    assert held.sides[0].sentences == len(text)
     train, held = (pair_records(pairs, vocabulary, 0.1, held=h) for h in (False, True))
-    assert (
-        held.sides[0].sentences
-        == len(of_pairs)
-        == sum(20 + i for i in range(40)) - train.sides[0].sentences
-    )
+    whole = sum(20 + i for i in range(40))
+    assert held.sides[0].sentences == len(of_pairs) == whole - train.sides[0].sentences
     first = [int(n) for n in vocabulary.encode(of_pairs[0])]
     assert held.sides[1].ids[: len(first)].tolist() == first

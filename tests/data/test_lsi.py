@@ -90,18 +90,6 @@ def test_too_few_pairs_say_nothing(sentences):
     assert pairs == len(sentences) and not vectors.any()
 
 
-def test_more_dimensions_than_pairs_are_left_0():
-    vectors, _ = piece_vectors(Words, [text(["alpha kilo", "bravo", "tango lima"])], 6)
-    assert vectors[0].any() and not vectors[:, 2:].any()
-
-
-def test_more_dimensions_than_pieces_are_left_0():
-    """A vocabulary of few pieces, and a model that is wider."""
-    sentences = [" ".join(two) for two in itertools.permutations(WORDS, 2)]
-    vectors, pairs = piece_vectors(Words, [text(sentences)], 40)
-    assert pairs == 56 and vectors[:16, :16].any() and not vectors[:, 16:].any()
-
-
 def test_text_that_several_objectives_read_counts_once_and_that_of_one_language_not():
     pairs = text(["alpha kilo", "bravo", "", "tango lima"])
     alone = SimpleNamespace(key="alone", sides=1)
@@ -111,23 +99,15 @@ def test_text_that_several_objectives_read_counts_once_and_that_of_one_language_
     np.testing.assert_array_equal(once, again)
 
 
-def test_of_many_pairs_some_are_read(monkeypatch):
-    monkeypatch.setattr(lsi, "LIMIT", 30)
-    sentences = [" ".join(three) for three in itertools.combinations(WORDS, 3)]
-    # The lines between documents count as lines.
-    assert 20 <= piece_vectors(Words, [text(sentences)], 2)[1] <= 30
-
-
 def test_they_are_made_once_of_a_text(tmp_path, monkeypatch):
     sentences = ["alpha bravo", "alpha kilo", "delta lima kilo tango"]
     made, count = piece_vectors(Words, [text(sentences)], 2)
     with monkeypatch.context() as patched:
         patched.setattr(lsi, "_decomposed", None)
         again, as_many = piece_vectors(Words, [text(sentences)], 2)
-        # Another text, another width: nothing is kept of them.
-        for pairs, width in ((text(sentences, "others"), 2), (text(sentences), 3)):
-            with pytest.raises(TypeError):
-                piece_vectors(Words, [pairs], width)
+        # Of another text nothing is kept.
+        with pytest.raises(TypeError):
+            piece_vectors(Words, [text(sentences, "others")], 2)
     np.testing.assert_array_equal(again, made)
     assert as_many == count == 3
     (path,) = tmp_path.rglob("vectors.npy")
@@ -139,10 +119,3 @@ def test_they_are_made_once_of_a_text(tmp_path, monkeypatch):
         piece_vectors(Words, [text(sentences)], 2)
     mended, _ = piece_vectors(Words, [text(sentences)], 2)
     np.testing.assert_array_equal(mended, made)
-
-
-def test_what_stands_in_the_place_of_the_folder_is_to_be_removed(tmp_path):
-    (tmp_path / "cache").mkdir(exist_ok=True)
-    (tmp_path / "cache/lsi").write_text("")
-    with pytest.raises(UserError, match="cache/lsi: .*; remove what stands there, or set XLINGJAX"):
-        piece_vectors(Words, [text(["alpha bravo", "alpha kilo"])], 2)

@@ -1,11 +1,8 @@
 """Held-out lines that are trained on, too."""
 
-import dataclasses
-
 import pytest
 
 from tests.data.conftest import DE, EN, write_lines
-from xlingjax.data import overlap
 from xlingjax.data.held_out_pairs import held_out as held_out_of_pairs
 from xlingjax.data.held_out_pairs import read_pairs
 from xlingjax.data.holdout import held_out
@@ -94,20 +91,6 @@ def test_what_a_run_holds_out_itself_is_not_trained_on(tmp_path, vocabulary):
     assert message.startswith(f"{len(own)} of {len(own)} held-out sentences")
 
 
-def test_of_much_text_a_part_is_looked_at_and_said(tmp_path, vocabulary, monkeypatch):
-    lines = [f"Zeile {number}." for number in range(32)]
-    write_lines(tmp_path / "de/a.txt", lines)
-    text = text_blocks(find_text(str(tmp_path / "de")), vocabulary)
-    eight = dataclasses.replace(text, blocks=text.blocks * 8)
-    mine = [HeldOut("held", ("de",), (tuple(lines),))]
-    monkeypatch.setattr(overlap, "LINES", 100)
-    # Of 256 lines every third block.
-    ((_, message),) = overlap_of_texts(mine, [eight], vocabulary)
-    assert "32 of 32 held-out sentences" in message and "38% were looked at" in message
-    ((_, message),) = overlap_of_texts(mine, [text], vocabulary)
-    assert "looked at" not in message
-
-
 def test_lines_that_begin_alike_are_not_taken_for_each_other(tmp_path, vocabulary):
     begin = "der die das und ein eine zwei drei vier"
     write_lines(tmp_path / "de/a.txt", [f"{begin} Hund", *DE])
@@ -115,24 +98,3 @@ def test_lines_that_begin_alike_are_not_taken_for_each_other(tmp_path, vocabular
     for line, count in ((f"{begin} Haus", 0), (f"{begin} Hund", 1)):
         found = overlap_of_texts([HeldOut("held", ("de",), ((line,),))], [text], vocabulary)
         assert len(found) == count
-
-
-def test_evaluators_tell_what_they_measure_on(text, vocabulary, tmp_path):
-    from xlingjax.evaluation.generation import GenerationScore, heldout
-    from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
-    from xlingjax.evaluation.retrieval import RetrievalEvaluator
-
-    languages = ["de", "en"]
-    of_pairs = held(text)[:1]
-    for limit in (0, 2):
-        found = read_pairs(text / "held", languages, limit)
-        for kind in (RetrievalEvaluator, TranslationPerplexity):
-            (one,) = kind(found, vocabulary, languages).held_out()
-            assert one.file == of_pairs[0].file == str(text / "held/de-en.de")
-            assert one.lines == tuple(lines[: limit or None] for lines in of_pairs[0].lines)
-    (german,) = find_text(f"de={text / 'held.de.txt'}")
-    assert TextPerplexity({"de": german}, vocabulary, languages).held_out() == held(text)[1:]
-    sets = heldout(find_pairs(str(text / "held")), languages)
-    assert [one.name for one in sets] == ["de-en", "en-de"]
-    # Both directions are the same pairs.
-    assert GenerationScore(sets, vocabulary, languages).held_out() == of_pairs * 2

@@ -5,7 +5,6 @@ import pytest
 
 from tests.helpers.records import pair_records
 from xlingjax.data.text.sources import find_pairs, find_text
-from xlingjax.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -52,13 +51,3 @@ def test_a_file_is_fetched_again_where_it_changed_and_only_then(store, monkeypat
     store.pipe_file("/corpus/de/a.txt", b"Die Katze.\n")
     assert list(find_text("memory://corpus/de/a.txt")[0].lines()) == ["Die Katze."]
     assert len(fetched) == 1
-
-
-def test_what_a_store_has_not_or_refuses_is_one_line(store, monkeypatch):
-    with pytest.raises(UserError, match="missing file: no monolingual file matches 'memory://no"):
-        find_text("memory://none/*.txt")
-    with pytest.raises(UserError, match="nostore://a/b.txt cannot be read: .*nostore"):
-        find_text("nostore://a/b.txt")
-    monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
-    with pytest.raises(UserError, match="gs://bucket/de.txt cannot be read: ImportError: .*gcsfs"):
-        find_text("gs://bucket/de.txt")

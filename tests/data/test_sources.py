@@ -3,14 +3,12 @@ import json
 import os
 
 import pytest
-import zstandard
 
 from tests.helpers.files import write
 from xlingjax.config.labelled_files import labelled_files, languages_of_files
-from xlingjax.data.check import check
 from xlingjax.data.text.files import content_hash, read_lines
 from xlingjax.data.text.names import is_language_code, language_from_path
-from xlingjax.data.text.sources import expand, find_pairs, find_text, stem_pairs
+from xlingjax.data.text.sources import find_pairs, find_text, stem_pairs
 from xlingjax.errors import UserError
 
 
@@ -25,31 +23,17 @@ def test_only_line_feeds_end_lines_and_a_bom_is_dropped(tmp_path):
 
 
 def test_language_from_explicit_code_folder_and_name(tmp_path):
-    for name in (
-        "mono/de/voa.txt",
-        "mono/zh-TW/a.txt",
-        "news.2020.ru.txt",
-        "sw.txt",
-        "swh_Latn/x.txt",
-    ):
-        write(tmp_path / name, "x\n")
     assert language_from_path(tmp_path / "mono/de/voa.txt") == "de"
     assert language_from_path(tmp_path / "mono/zh-TW/a.txt") == "zh-TW"
     assert language_from_path(tmp_path / "news.2020.ru.txt.gz") == "ru"
     assert language_from_path(tmp_path / "swh_Latn/x.txt") == "swh_Latn"
+    with pytest.raises(UserError, match="folder says no, the file name de"):
+        language_from_path(tmp_path / "no/news.de.txt.gz")
+    assert language_from_path(tmp_path / "to.do/news.de.txt") == "de"
     assert not is_language_code("voa") and not is_language_code("raw") and is_language_code("ur")
     with pytest.raises(UserError, match="cannot tell the language of .*raw/voa.txt"):
         find_text(str(write(tmp_path / "raw/voa.txt", "x\n")))
     assert [t.language for t in find_text(f"lin={tmp_path}/raw/*.txt")] == ["lin"]
-
-
-def test_folder_and_name_of_different_languages(tmp_path):
-    for name in ("to/news.de.txt", "my/news.en", "no/news.de.txt.gz"):
-        with pytest.raises(UserError, match=f"folder says {name[:2]}, the file name (de|en)"):
-            language_from_path(tmp_path / name)
-    assert language_from_path(tmp_path / "de/news.de.txt") == "de"
-    assert language_from_path(tmp_path / "en/my.news.txt") == "en"
-    assert language_from_path(tmp_path / "to.do/news.de.txt") == "de"
 
 
 def test_patterns_folders_and_repeats(tmp_path):
@@ -67,18 +51,6 @@ def test_patterns_folders_and_repeats(tmp_path):
         find_text([str(tmp_path / "mono"), str(tmp_path / "mono/fr/*.txt")])
 
 
-def test_compressed_text(tmp_path):
-    write(tmp_path / "de.txt.gz", gzip.compress("grün\n\nrot\n".encode()))
-    write(tmp_path / "ru.txt.zst", zstandard.ZstdCompressor().compress("да\nнет\n".encode()))
-    assert lines(find_text(str(tmp_path))) == [("de", ["grün", "", "rot"]), ("ru", ["да", "нет"])]
-    write(tmp_path / "de.txt.gz", gzip.compress(b"abc\n" * 999)[:-9])
-    with pytest.raises(UserError, match="de.txt.gz: damaged after line"):
-        list(find_text(str(tmp_path / "de.txt.gz"))[0].lines())
-    write(tmp_path / "ru.txt.zst", b"not zst")
-    with pytest.raises(UserError, match="its first bytes are no compressed"):
-        list(find_text(str(tmp_path / "ru.txt.zst"))[0].lines())
-
-
 def test_tables_with_a_language_column(tmp_path):
     write(tmp_path / "all.tsv", "id\tlanguage\ttext\n1\tde\tHallo\n2\ten\tHello\n3\tde\tTschüss\n")
     assert lines(find_text(str(tmp_path / "all.tsv"))) == [
@@ -90,11 +62,8 @@ def test_tables_with_a_language_column(tmp_path):
     write(tmp_path / "bad.de.tsv", "Hallo\tWelt\n")
     with pytest.raises(UserError, match="bad.de.tsv: the first line must name the columns"):
         find_text(str(tmp_path / "bad.de.tsv"))
-    rows = [
-        {"text": "A.\nB.", "lang": "en"},
-        {"text": "C.", "lang": "ru"},
-        {"text": "D.", "lang": "en"},
-    ]
+    told = (("A.\nB.", "en"), ("C.", "ru"), ("D.", "en"))
+    rows = [{"text": text, "lang": code} for text, code in told]
     write(tmp_path / "docs.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert lines(find_text(str(tmp_path / "docs.jsonl"))) == [
         ("en", ["A.", "B.", "", "D."]),
@@ -103,9 +72,6 @@ def test_tables_with_a_language_column(tmp_path):
     write(tmp_path / "de.jsonl", '{"text": "x"}\n{"txt": "y"}\n')
     with pytest.raises(UserError, match="de.jsonl, line 2: no column 'text'"):
         list(find_text(str(tmp_path / "de.jsonl"))[0].lines())
-    write(tmp_path / "de.jsonl", '{"text": "x"}\nnull\n')
-    with pytest.raises(UserError, match="de.jsonl, line 2: not a JSON object"):
-        find_text(str(tmp_path / "de.jsonl"))
 
 
 def test_pairs_sort_their_languages_whatever_the_name(tmp_path):
@@ -140,15 +106,9 @@ def test_pair_errors(tmp_path):
     write(tmp_path / "german.txt", "ja\n")
     with pytest.raises(UserError, match="german.txt: name pairs like de-en.de"):
         find_pairs(str(tmp_path / "german.txt"))
-    for end in ("de", "jsonl"):
-        path = write(tmp_path / "same" / f"x.de-de.{end}", "{}\n")
-        with pytest.raises(
-            UserError,
-            match=f"x.de-de.{end}: two sentences of one language.* columns of x.de-de.tsv",
-        ):
-            find_pairs(str(path))
-    with pytest.raises(UserError, match="no parallel file matches"):
-        find_pairs(str(tmp_path / "*.fr"))
+    path = write(tmp_path / "same" / "x.de-de.de", "{}\n")
+    with pytest.raises(UserError, match="x.de-de.de: two sentences of one language"):
+        find_pairs(str(path))
 
 
 def test_pairs_within_one_language(tmp_path):
@@ -165,23 +125,9 @@ def test_pairs_within_one_language(tmp_path):
         assert (german.languages, english.languages) == (("de", "de"), ("en", "en"))
         assert (list(english.lines()), list(german.lines())) == wanted
         assert not english.translates
-    write(tmp_path / "de-en.de", "ja\n")
-    with pytest.raises(
-        UserError, match=r"de-en.de: within one language \(en=\) .* leave the code out"
-    ):
-        find_pairs(f"en={tmp_path}/de-en.de")
-    write(tmp_path / "a.src.txt", "x\n")
-    with pytest.raises(UserError, match="a.src.txt has no other side .*a.tgt.txt"):
-        find_pairs(f"en={tmp_path}/a.src.txt")
     write(tmp_path / "one.tsv", "only a source\n")
     with pytest.raises(UserError, match="one.tsv, line 1: no column 1: put tabs between columns"):
         list(find_pairs(f"en={tmp_path}/one.tsv")[0].lines())
-
-
-def test_invalid_utf8_names_file_line_and_byte(tmp_path):
-    path = write(tmp_path / "de.txt", b"gut\nsch\xf6n\nspaet\n")
-    with pytest.raises(UserError, match=r"de.txt, line 2: invalid UTF-8 \(byte 0xf6, column 4\)"):
-        list(find_text(str(path))[0].lines())
 
 
 def test_keys_follow_content_not_place(tmp_path):
@@ -200,22 +146,8 @@ def test_real_data_is_found_by_folder_and_name():
     root = os.path.join(os.environ["XLINGJAX_DATA"], "pretrain")
     texts = find_text(f"{root}/mono/*/*.txt")
     fifteen = [
-        "ar",
-        "bg",
-        "de",
-        "el",
-        "en",
-        "es",
-        "fr",
-        "hi",
-        "ru",
-        "sw",
-        "th",
-        "tr",
-        "ur",
-        "vi",
-        "zh",
-    ]
+        "ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh",
+    ]  # fmt: skip
     assert sorted({text.language for text in texts}) == fifteen
     pairs = find_pairs(f"{root}/parallel/*/*")
     assert sorted({code for pair in pairs for code in pair.languages}) == fifteen
@@ -232,20 +164,14 @@ def test_links_that_lead_nowhere_are_not_left_out(tmp_path):
     assert len(find_pairs(str(tmp_path / "[ac].*"))) == 2
     lost = "a symbolic link that leads nowhere, to /mnt/gone/.; mend or remove it"
     (tmp_path / "b.de-en.de").symlink_to("/mnt/gone/b")
-    for pattern in ("*.de-en.*", "b.de-en.de", "b.de-en.en"):
-        with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
-            find_pairs(str(tmp_path / pattern))
-    for pattern in (tmp_path, tmp_path / "*.de"):
-        with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
-            find_text(str(pattern))
-    with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
-        expand(str(tmp_path), "held-out")
-    (error,) = check((), str(tmp_path / "*-*")).items
-    assert error.severity == "error" and f"b.de-en.de: {lost[:30]}" in error.text()
     (tmp_path / "test.fr").symlink_to("/mnt/gone/f")
-    with pytest.raises(UserError, match=f"test.fr: {lost}"):
-        stem_pairs(str(tmp_path / "test"), ["de", "en", "fr"])
-    with pytest.raises(UserError, match=f"test.fr: {lost}"):
-        languages_of_files([str(tmp_path / "test.{language}")])
-    with pytest.raises(UserError, match=f"test.fr: {lost}"):
-        labelled_files(str(tmp_path / "test.{language}"), ["de", "fr"])
+    labelled = str(tmp_path / "test.{language}")
+    for read, name in (
+        (lambda: find_pairs(str(tmp_path / "*.de-en.*")), "b.de-en.de"),
+        (lambda: find_text(str(tmp_path / "*.de")), "b.de-en.de"),
+        (lambda: stem_pairs(str(tmp_path / "test"), ["de", "en", "fr"]), "test.fr"),
+        (lambda: languages_of_files([labelled]), "test.fr"),
+        (lambda: labelled_files(labelled, ["de", "fr"]), "test.fr"),
+    ):
+        with pytest.raises(UserError, match=f"{name}: {lost}"):
+            read()

@@ -98,37 +98,23 @@ def test_half_surrogates_and_nuls_in_json(tmp_path):
     # Also in a name, where another reader takes it for text.
     with pytest.raises(UserError, match="half of a surrogate"):
         parse_json('{"a": [{"\\udc00": 1}]}', "x")
-    with pytest.raises(UserError, match="NUL"):
-        parse_json('["a\\u0000b"]', "x")
-    with pytest.raises(ValueError, match="nested too deep"):
-        parse_json("[" * 200_000, "x")
-    with pytest.raises(UserError, match="line 1: not a JSON object"):
-        [*find_text(str(written(path, '{"a":' * 100_000 + "\n")))[0].lines()]
 
 
 def test_tables_with_other_columns(tmp_path):
-    for line, count in (("1.9\tgut\tgood", 3), ("1\tgut\t2\tgood", 4), ("ja\tund\tyes", 3)):
-        path = written(tmp_path / "W.de-en.tsv", f"so\tso\n{line}\n")
-        with pytest.raises(UserError, match=f"line 2: {count} columns, expected 2"):
-            [*find_pairs(str(path))[0].lines()]
+    path = written(tmp_path / "W.de-en.tsv", "so\tso\n1.9\tgut\tgood\n")
+    with pytest.raises(UserError, match="line 2: 3 columns, expected 2"):
+        [*find_pairs(str(path))[0].lines()]
     # A header in other spellings is no pair of sentences.
     for header in ("en\tde", "EN\tDE", "eng\tdeu", "\ufeffen\tde"):
         path = written(tmp_path / "x.de-en.tsv", f"{header}\ngood\tgut\n")
         assert [*find_pairs(str(path))[0].lines()] == [("gut", "good")]
-    path = written(tmp_path / "y.de-en.tsv", "score\tde\ten\n1\tgut\tgood\tbad\n")
-    with pytest.raises(UserError, match="line 2: 4 columns, expected 3"):
-        [*find_pairs(str(path))[0].lines()]
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [
-        ("a.de.json", '[\n{"text": "gut"}\n]\n'),
-        ("a.de.txt.gz", gzip.compress(b'{"text": "gut"}\n', mtime=0)),
-        ("a.de.csv", "text,source\ngut,x\n"),
-        ("de-en.de", '{"text": "gut"}\n'),
-    ],
-)
+    [("a.de.json", '[\n{"text": "gut"}\n]\n'), ("a.de.csv", "text,source\ngut,x\n"),
+     ("de-en.de", '{"text": "gut"}\n')],
+)  # fmt: skip
 def test_other_formats_are_refused(tmp_path, name, content):
     path = written(tmp_path / name, content)
     written(tmp_path / "de-en.en", "good\n")
@@ -138,27 +124,7 @@ def test_other_formats_are_refused(tmp_path, name, content):
     assert found.errors == 1
 
 
-def test_text_with_one_object_in_it_is_text(tmp_path):
-    path = written(tmp_path / "a.de.txt", 'Das Objekt\n{"a": 1}\nist leer.\n')
-    assert len([*find_text(str(path))[0].lines()]) == 3
-
-
-SPELLINGS = [
-    "zh-TW zh_TW",
-    "de DE",
-    "de deu",
-    "de ger",
-    "he iw",
-    "id in",
-    "yi ji",
-    "ro mo",
-    "sr-Latn sh",
-    "pt-BR pt_br",
-    "en eng_Latn",
-]
-
-
-@pytest.mark.parametrize("codes", SPELLINGS)
+@pytest.mark.parametrize("codes", ["zh-TW zh_TW", "de deu", "he iw", "sr-Latn sh", "en eng_Latn"])
 def test_one_language_in_two_spellings(codes):
     first, second = codes.split()
     with pytest.raises(UserError, match="are one language") as error:
@@ -169,35 +135,10 @@ def test_one_language_in_two_spellings(codes):
 
 def test_other_languages_stay_apart():
     codes = [
-        "zh",
-        "zh-TW",
-        "zh-Hans",
-        "sr",
-        "sr-Latn",
-        "no",
-        "nb",
-        "nn",
-        "pt",
-        "pt-BR",
-        "xx",
-        "ur_rom",
-        "my_zaw",
-        "simple",
-    ]
+        "zh", "zh-TW", "zh-Hans", "sr", "sr-Latn", "no", "nb", "nn", "pt", "pt-BR", "ur_rom",
+    ]  # fmt: skip
     check_spellings(codes)
     assert known_as("fr", codes) is None
-
-
-def test_spellings_of_a_corpus(tmp_path):
-    written(tmp_path / "mono/zh-TW/a.txt", "你好\n")
-    written(tmp_path / "pairs/x.en-zh_TW.en", "hello\n")
-    written(tmp_path / "pairs/x.en-zh_TW.zh_TW", "你好\n")
-    text = check(str(tmp_path / "mono"), str(tmp_path / "pairs")).text()
-    assert "zh-TW and zh_TW are one language" in text and "1 error" in text
-    from xlingjax.data.vocabulary.training import texts_by_language
-
-    with pytest.raises(UserError, match="zh-TW and zh_TW are one language"):
-        texts_by_language(str(tmp_path / "mono"), str(tmp_path / "pairs"))
 
 
 @pytest.mark.parametrize(
@@ -205,21 +146,13 @@ def test_spellings_of_a_corpus(tmp_path):
     [
         ("x.en-zh-TW.tsv", ("en", "zh-TW")),
         ("zh-TW-en.tsv", ("en", "zh-TW")),
-        ("x.en-zh-Hant.tsv", ("en", "zh-Hant")),
         ("en-es-419.tsv", ("en", "es-419")),
         ("DE-EN.tsv", ("DE", "EN")),
-        ("zh_TW-en.tsv", ("en", "zh_TW")),
         ("eng_Latn-zho_Hant.tsv", ("eng_Latn", "zho_Hant")),
     ],
 )
 def test_codes_of_pairs(tmp_path, name, languages):
     assert find_pairs(str(written(tmp_path / name, "a\tb\n")))[0].languages == languages
-
-
-def test_a_language_column_holds_codes(tmp_path):
-    path = written(tmp_path / "x.jsonl", '{"text": "a", "language": "../de"}\n')
-    with pytest.raises(UserError, match="line 1: '../de' is no code of a language"):
-        find_text(str(path))
 
 
 def test_patterns_with_spaces(tmp_path):
@@ -242,16 +175,7 @@ ANSWERED = {"id": "q1", "question": "Wohin?", "answers": [{"text": "Ulm", "answe
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            squad([ANSWERED, {"id": "q2", "question": "?", "answers": [], "is_impossible": True}]),
-            "the first is q2: answers are spans",
-        ),
-        (
-            squad([ANSWERED, {"id": "q2", "question": "?", "plausible_answers": []}]),
-            "1 of 2 questions are without",
-        ),
-        (squad([ANSWERED | {"answers": 5}]), "question q1: answers are no list"),
-        (squad([ANSWERED | {"answers": "Ulm"}]), "question q1: answers are no list"),
+        (squad([ANSWERED, {"id": "q2", "question": "?", "answers": []}]), "1 of 2 questions are"),
         (squad([ANSWERED | {"answers": {"text": ["Ulm"]}}]), "question q1: answers are no list"),
         ('{"id": "q1"}\n{"id": "q2"}\n', "not SQuAD's one JSON object"),
         ("[" * 100_000, "nested too deep"),
@@ -270,3 +194,9 @@ def test_answers_as_datasets_writes_them(tmp_path):
     )
     (question,) = read_squad([path], None, "de")
     assert (question.answers, question.starts) == (("Ulm",), (15,))
+
+
+def test_a_language_column_holds_codes(tmp_path):
+    path = written(tmp_path / "x.jsonl", '{"text": "a", "language": "../de"}\n')
+    with pytest.raises(UserError, match="line 1: '../de' is no code of a language"):
+        find_text(str(path))

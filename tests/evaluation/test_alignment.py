@@ -32,9 +32,7 @@ def test_pieces_belong_to_the_word_they_begin_in():
     apart, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters(), apart=True)  # c a | b | d
     assert owners == [0, 0, 1, 2] and len(apart) == 4 and [apart[0], apart[3]] == [ids[0], ids[2]]
     alone = pieces_of_words(["cab", "ab", "d"], "de", Characters(), apart=True)  # c ab | ab | d
-    assert alone[1] == [0, 0, 1, 2] and alone[0] == [
-        n for n in ids_of("cab ab d") if n != ids_of(" ")[0]
-    ]
+    assert alone[1] == [0, 0, 1, 2] and alone[0] == ids_of("cababd")
 
 
 def ids_of(text):
@@ -56,9 +54,7 @@ def simalign(similarity):
     weighted = similarity.copy()
     for i in range(rows):
         for j in range(columns):
-            weighted[i, j] *= (
-                0 if i in left and j in right else 0.9 if i in left or j in right else 1
-            )
+            weighted[i, j] *= (1, 0.9, 0)[(i in left) + (j in right)]
     second = [
         (i, j)
         for i in range(rows)
@@ -70,21 +66,14 @@ def simalign(similarity):
     return set(first) | set(second)
 
 
-def test_methods_go_by_their_names():
-    similarity = np.array([[0.9, 0.1, 0.2], [0.5, 0.1, 0.3]])
-    one = alignment.Alignment(similarity, [0, 1], [0, 1, 2])
-    assert one.links("intersection") == {(0, 0)}
-    assert one.links("itermax") == one.links() == {(0, 0), (1, 0)}
-
-
 def test_itermax_is_simaligns():
     more = 0
     for seed in range(40):
         similarity = np.random.default_rng(seed).uniform(0.05, 1, (5, 6))
-        found = {tuple(link) for link in np.argwhere(alignment.itermax(similarity)).tolist()}
-        once = {
-            tuple(link) for link in np.argwhere(alignment.argmax_intersection(similarity)).tolist()
-        }
+        found, once = (
+            {tuple(link) for link in np.argwhere(method(similarity)).tolist()}
+            for method in (alignment.itermax, alignment.argmax_intersection)
+        )
         assert found == simalign(similarity) and once <= found
         more += found != once
     assert more > 10
@@ -110,9 +99,7 @@ def test_pharaoh_lines_are_read_back(tmp_path):
     path.write_text(f"0-1\n{alignment.pharaoh(links)}\n")
     words = [("ab", "abc"), ("abc", "abcdefghijkl")]
     assert alignment.read_links(path, words) == [{(0, 1)}, links]
-    with pytest.raises(
-        UserError, match="gold.txt, line 2: link 2-11 of sentences of 12 and 3 words"
-    ):
+    with pytest.raises(UserError, match="gold.txt, line 2: link 2-11 of sentences of 12 and 3"):
         alignment.read_links(path, [pair[::-1] for pair in words])
     path.write_text("0-0\n0-0 1:1\n")
     with pytest.raises(UserError, match="gold.txt, line 2: '0-0 1:1' is no alignment"):
@@ -123,17 +110,15 @@ def test_states_are_those_of_each_sentence_alone():
     model, params = toy.model()
     vocabulary = toy.ToyVocabulary()
     rows = [[1, 20, 21, 22, 1], [1, 31, 1], list(range(14, 40))]
-    states = alignment.token_states(
-        model, params, rows, 0, vocabulary, layers=[1], buckets=(4, 8), tokens_per_batch=16
-    )
-    alone = alignment.token_states(
-        model, params, [rows[0]], 0, vocabulary, layers=[1], buckets=(8,)
-    )[0]
+
+    def states_of(rows, layer, **options):
+        given = (model, params, rows, 0, vocabulary)
+        return alignment.token_states(*given, layers=[layer], **options)
+
+    states = states_of(rows, 1, buckets=(4, 8), tokens_per_batch=16)
+    (alone,), (top,) = (states_of(rows[:1], layer, buckets=(8,)) for layer in (1, 2))
     np.testing.assert_allclose(states[0], alone, atol=1e-5)
     assert [h.shape[:2] for h in states] == [(1, 5), (1, 3), (1, 8)]  # cut at the last bucket
-    top = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layers=[2], buckets=(8,))[
-        0
-    ]
     assert np.abs(top - alone).max() > 1e-3
 
 
@@ -155,17 +140,11 @@ def test_the_probe_measures_every_layer_and_names_the_best(tmp_path):
     values = alignment.AlignmentEvaluator(gold, Characters(), toy.LANGUAGES)(*toy.model(), 0)
     assert set(values["by_layer"]) == {"0", "1", "2"} and set(values["by_language"]) == {"de"}
     lowest = min(layer["itermax"] for layer in values["by_layer"].values())
-    assert (
-        values["alignment_error"]
-        == lowest
-        == values["by_layer"][str(values["alignment_best_layer"])]["itermax"]
-    )
+    best = values["by_layer"][str(values["alignment_best_layer"])]["itermax"]
+    assert values["alignment_error"] == lowest == best
     assert 0 < values["alignment_error_intersection"] < 0.7
     with pytest.raises(UserError, match="no gold alignments"):
         alignment.read_gold(tmp_path, ["fr"])
     (tmp_path / "de-en.txt").write_text("0-0\n")
     with pytest.raises(UserError, match="de-en.txt has 1 lines for 2 pairs"):
-        alignment.read_gold(tmp_path, toy.LANGUAGES)
-    (tmp_path / "de-en.en").write_text("abc de fgh\n")
-    with pytest.raises(UserError, match=r"de-en.de has 2 lines, \S*de-en.en has 1"):
         alignment.read_gold(tmp_path, toy.LANGUAGES)

@@ -25,18 +25,16 @@ def test_the_threshold_lies_halfway_behind_the_best_cut():
     # F1 after each pair: 2/5, 4/6, 4/7, 6/8, 6/9.
     mined = {("a", "A"): 1.5, ("b", "B"): 1.4, ("x", "C"): 1.3, ("c", "C"): 1.2, ("y", "X"): 1.0}
     assert bucc.tune_threshold(mined, GOLD) == pytest.approx(1.1)
-    assert bucc.tune_threshold(dict(reversed(mined.items())), GOLD) == pytest.approx(
-        1.1
-    )  # in any order
+    # In any order.
+    assert bucc.tune_threshold(dict(reversed(mined.items())), GOLD) == pytest.approx(1.1)
     found = bucc.kept(mined, 1.2)
     assert found == [("a", "A"), ("b", "B"), ("x", "C"), ("c", "C")]  # 1.2 is not below 1.2
     assert scored(found, GOLD) == [75, 75, 75]
 
 
 def test_thresholds_at_the_ends():
-    assert (
-        bucc.tune_threshold({("a", "A"): 1.5, ("b", "B"): 1.4}, GOLD) == 1.4
-    )  # nothing comes after the last
+    # Nothing comes after the last.
+    assert bucc.tune_threshold({("a", "A"): 1.5, ("b", "B"): 1.4}, GOLD) == 1.4
     assert bucc.tune_threshold({("x", "A"): 1.5}, GOLD) == 0.0
     # 2/3 after one pair and again after four: the fewest.
     mined = {("a", "A"): 4.0, ("x", "X"): 3.0, ("y", "Y"): 2.0, ("b", "B"): 1.0}
@@ -53,11 +51,8 @@ def test_scores_are_of_sets():
 def test_the_layer_is_that_of_xtremes_script():
     """run_bucc2018.sh: --specific_layer 7 whatever the model; run_tatoeba.sh: 7, and 13 of 24."""
     assert [bucc.paper_layer(n) for n in (12, 16, 24, 36)] == [8] * 4
-    assert (
-        [bucc.paper_layer(n) for n in (1, 3, 6)]
-        == [tatoeba.paper_layer(n) for n in (1, 3, 6)]
-        == [1, 2, 4]
-    )
+    for of in (bucc, tatoeba):
+        assert [of.paper_layer(n) for n in (1, 3, 6)] == [1, 2, 4]
     told = {kind: retrieval.states(kind, 24) for kind in ("retrieval", "mining")}
     assert {kind: (one.layer, one.pooling) for kind, one in told.items()} == {
         "retrieval": (14, "mean"), "mining": (8, "first"),
@@ -65,22 +60,13 @@ def test_the_layer_is_that_of_xtremes_script():
     assert retrieval.states("mining", 24, requested_layers=(20,)).layer == 20
 
 
-def test_a_deep_model_is_mined_from_its_8th_layer():
-    model, params = toy.model(layers=24, num_languages=0)
-    bitext = sides(6, 2, seed=4)
-    found = bucc.mine_pairs(model, params, bitext, *ARGUMENTS)
-    assert found == bucc.mine_pairs(model, params, bitext, *ARGUMENTS, layer=8)
-    assert found != bucc.mine_pairs(model, params, bitext, *ARGUMENTS, layer=14)
-
-
 def sides(count, noise, seed):
     """`count` sentences and their copies under other ids, and `noise` others on each side."""
     texts = list(dict.fromkeys(toy.sentences(4 * (count + noise), seed, longest=12)))
     rng = np.random.default_rng(seed)
     source = [texts[i] for i in rng.permutation(count + noise)]
-    target = [
-        texts[i] for i in rng.permutation([*range(count), *range(count + noise, count + 2 * noise)])
-    ]
+    of_target = [*range(count), *range(count + noise, count + 2 * noise)]
+    target = [texts[i] for i in rng.permutation(of_target)]
     gold = {(source.index(texts[i]), target.index(texts[i])) for i in range(count)}
     rows = (
         tuple((f"{code}-{i}", text) for i, text in enumerate(side))
@@ -97,11 +83,8 @@ def test_translations_are_mined_from_texts_and_the_threshold_comes_from_dev():
     on_dev = bucc.mine_pairs(*ALIKE, dev, *ARGUMENTS, **options)
     assert found.threshold == bucc.tune_threshold(on_dev, dev.gold)
     mined = bucc.mine_pairs(*ALIKE, test, *ARGUMENTS, **options)
-    assert (
-        found.pairs
-        == [pair for pair, score in mined.items() if score >= found.threshold]
-        != list(mined)
-    )
+    kept = [pair for pair, score in mined.items() if score >= found.threshold]
+    assert found.pairs == kept != list(mined)
     assert list(mined.values()) == sorted(mined.values(), reverse=True)
     with pytest.raises(UserError, match="de: the dev set has no gold"):
         bucc.predict_mining(*ALIKE, test, Bitext(dev.source, dev.target, None), *ARGUMENTS)
@@ -112,9 +95,8 @@ def test_equal_sentences_are_searched_as_one_and_have_no_id():
     take a partner."""
     plain = sides(12, 0, seed=2)
     first = plain.source[0][1]
-    doubled = Bitext(
-        (*plain.source, ("de-copy", f" {first} "), ("de-blank", " ")), plain.target, plain.gold
-    )
+    more = (*plain.source, ("de-copy", f" {first} "), ("de-blank", " "))
+    doubled = Bitext(more, plain.target, plain.gold)
     options = {"layer": 0, "pooling": "mean"}
     without = bucc.mine_pairs(*ALIKE, plain, *ARGUMENTS, **options)
     found = bucc.mine_pairs(*ALIKE, doubled, *ARGUMENTS, **options)

@@ -5,7 +5,6 @@ import pytest
 from tests.helpers import own_files, toy
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.text import read_labelled_tsv
-from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
 from xlingjax.objectives.plug_in import PlugIn
 from xlingjax.preprocessors.task_rows import Reading, beside_rows
@@ -59,12 +58,3 @@ def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
     assert values["en"] == pytest.approx(np.mean(english)) and values[
         "mean_other"
     ] == pytest.approx(want["fr"])
-
-
-def test_a_model_of_another_kind_is_refused(model, files):
-    encoder, params = model
-    for path in files.values():
-        path.write_text(path.read_text().replace(LABELS[2], LABELS[0]))
-    evaluator = accuracy(files, LABELS[:2], reading={}, name="plug_in_test")
-    with pytest.raises(UserError, match="2 labels .* and the model's head 3"):
-        evaluator(encoder, params, 0)

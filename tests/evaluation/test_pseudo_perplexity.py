@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from xlingjax.config.evaluators import pseudo_perplexity
 from xlingjax.data.text.texts import Text
-from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import TextPerplexity, sentence_rows
 from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity, with_placeholders
 from xlingjax.model.attention import AttentionSpec
@@ -30,16 +28,8 @@ def texts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def evaluator(texts):
-    return PseudoPerplexity(
-        texts,
-        toy.ToyVocabulary(),
-        toy.LANGUAGES,
-        ("de", "en"),
-        SHARES,
-        length=20,
-        limit=3,
-        most=0.4,
-    )
+    given = (texts, toy.ToyVocabulary(), toy.LANGUAGES, ("de", "en"), SHARES)
+    return PseudoPerplexity(*given, length=20, limit=3, most=0.4)
 
 
 def log_softmax(encoder, params, h_D):
@@ -99,9 +89,8 @@ def test_the_perplexity_is_that_of_both_stages_by_hand(evaluator):
             h_LD = encoded(encoder, params, second, AttentionSpec(bidirectional))
             used = row["masked_weights"] > 0
             assert used.any()
-            for column, target in zip(
-                row["masked_positions"][used], row["masked_targets"][used], strict=True
-            ):
+            slots = (row[f"masked_{name}"][used] for name in ("positions", "targets"))
+            for column, target in zip(*slots, strict=True):
                 assert row["input_ids"][column] == vocabulary.mask_id
                 assert row["original_ids"][column] == target and column < text
                 nll[toy.LANGUAGES[own]].append(-log_softmax(encoder, params, h_LD[column])[target])
@@ -144,25 +133,6 @@ def test_nothing_leaks_and_the_pseudo_tokens_are_read(evaluator):
         assert not len(seen.leaks) and not len(seen.blocked)
 
 
-@pytest.mark.parametrize(
-    "shares, said",
-    [
-        ("0 0.1 a", "give shares like"),
-        ((0.1, 1.0), "shares=.*: a number from 0 to below 1 is needed"),
-    ],
-)
-def test_shares_that_are_none_are_refused(texts, shares, said):
-    class Corpus:
-        vocabulary, languages, parallel = toy.ToyVocabulary(), toy.LANGUAGES, None
-
-    patterns = [str(text.path) for text in texts.values()]
-    with pytest.raises(UserError, match=said):
-        pseudo_perplexity(Corpus, patterns, shares)()
-    assert pseudo_perplexity(Corpus, patterns, None)() == []
-    (made,) = pseudo_perplexity(Corpus, patterns, "0,0.05")()
-    assert made.shares == (0.0, 0.05) and made.targets == toy.LANGUAGES
-
-
 def test_rows_are_those_that_btmlm_trains_on(texts):
     """The fields of `BtmlmFeatures`, on the objective's own terms."""
     vocabulary = toy.ToyVocabulary()
@@ -178,8 +148,3 @@ def test_rows_are_those_that_btmlm_trains_on(texts):
     assert rows["is_mask"].tolist() == [[0] * width + used for used in ([1, 0], [1, 1])]
     assert (rows["original_ids"] == rows["input_ids"]).all()
     assert {*rows["special_ids"][0].tolist()} == {*vocabulary.special_ids}
-
-
-def test_a_placement_is_one_of_two():
-    with pytest.raises(UserError, match="placement='behnd': 'behind' or 'scattered'"):
-        PseudoPerplexity({}, toy.ToyVocabulary(), toy.LANGUAGES, ("en",), placement="behnd")

@@ -1,30 +1,21 @@
-import gzip
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-import zstandard
 
 from tests.helpers import toy
-from xlingjax.config import evaluators
 from xlingjax.data import held_out_pairs
 from xlingjax.errors import UserError
 from xlingjax.evaluation import retrieval
-from xlingjax.evaluation.floors import RetrievalFloors, floors, verdict
+from xlingjax.evaluation.floors import RetrievalFloors, floors
 from xlingjax.inference import encode
 
 
 def test_nearest_is_exact_in_any_chunking():
     rng = np.random.default_rng(0)
-    queries, index = (
-        rng.normal(size=(37, 8)).astype(np.float32),
-        rng.normal(size=(50, 8)).astype(np.float32),
-    )
+    queries, index = (rng.normal(size=(n, 8)).astype(np.float32) for n in (37, 50))
     cosine = [[q @ k / np.linalg.norm(q) / np.linalg.norm(k) for k in index] for q in queries]
     for chunk in (1, 10, 1000):
-        assert (
-            retrieval.nearest(queries, index, chunk).tolist() == np.argmax(cosine, axis=1).tolist()
-        )
+        found = retrieval.nearest(queries, index, chunk)
+        assert found.tolist() == np.argmax(cosine, axis=1).tolist()
 
 
 def test_ties_go_to_the_first_row_so_collapse_scores_one_in_n():
@@ -127,29 +118,6 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
     assert spread["by_layer"] == values["by_layer"]
 
 
-def test_sentences_that_are_cut_are_counted():
-    encoder, params = toy.model()
-    longer = ("a " * 15, "b " * 6, "c " * 7)
-    aligned = {
-        "de": held_out_pairs.Pairs("de", longer, ("a", "b", "c " * 9)),
-        "fr": held_out_pairs.Pairs("fr", ("a", "b"), ("a", "b")),
-    }
-    probe = retrieval.RetrievalEvaluator(aligned, toy.ToyVocabulary(), toy.LANGUAGES, max_length=8)
-    assert probe(encoder, params, 7, None)["cut"] == {"de": 3}
-    with pytest.raises(UserError, match="--prefix has 6 tokens, .* at most 6: none is left"):
-        retrieval.RetrievalEvaluator(
-            aligned, toy.ToyVocabulary(), toy.LANGUAGES, max_length=8, prefix="x " * 6
-        )(encoder, params, 7, None)
-
-
-def test_a_language_the_model_never_embedded_is_refused():
-    encoder, params = toy.model()
-    aligned = {"ru": held_out_pairs.Pairs("ru", ("a b",), ("a b",))}
-    with pytest.raises(UserError, match="'ru' is not one of the run's"):
-        probe = retrieval.RetrievalEvaluator(aligned, toy.ToyVocabulary(), toy.LANGUAGES)
-        probe(encoder, params, 7, None)
-
-
 def test_reading_pairs(tmp_path):
     def write(name, *lines):
         (tmp_path / name).write_text("".join(line + "\n" for line in lines), "utf-8")
@@ -167,92 +135,38 @@ def test_reading_pairs(tmp_path):
     assert held_out_pairs.read_pairs(tmp_path / "de-en") == {"de": found["de"]}
     # A pattern, as PARALLEL has.
     assert held_out_pairs.read_pairs(f"{tmp_path}/*") == found
-    one = held_out_pairs.read_pairs(f"{tmp_path}/de-[ef]*", ["de", "fr"], limit=1)
-    assert one == {"de": held_out_pairs.Pairs("de", ("eins",), ("one",))}
-    for pattern, message in (("de-fr*", "no pairs with English"), ("it*", "no parallel file")):
-        with pytest.raises(UserError, match=message):
-            held_out_pairs.read_pairs(f"{tmp_path}/{pattern}")
-    for path in (tmp_path, f"{tmp_path}/*"):
-        with pytest.raises(UserError, match="no pairs with English of the run's languages, ru"):
-            held_out_pairs.read_pairs(path, ["ru"])
-    with pytest.raises(UserError, match="no parallel file matches"):
-        held_out_pairs.read_pairs(tmp_path / "nothing")
+    with pytest.raises(UserError, match="no pairs with English of the run's languages, ru"):
+        held_out_pairs.read_pairs(tmp_path, ["ru"])
     write("de-en.en", "one", "two", "three")
     with pytest.raises(UserError, match=r"de-en.de has 2 lines, .*de-en.en has 3"):
-        held_out_pairs.read_pairs(tmp_path)
-    (tmp_path / "de-en.en").write_bytes(b"one\n\xff\n")
-    with pytest.raises(UserError, match="de-en.en, line 2: invalid UTF-8"):
-        held_out_pairs.read_pairs(tmp_path)
-    (tmp_path / "de-en.en").unlink()
-    with pytest.raises(UserError, match="has no other side .*de-en.en"):
         held_out_pairs.read_pairs(tmp_path)
 
 
 def test_pairs_with_an_empty_side_are_no_pairs_and_do_not_count_towards_the_limit(tmp_path):
     (tmp_path / "de-en.de").write_text("eins\n\n  \nvier\nf\n")
     (tmp_path / "de-en.en").write_text("\ntwo\n\nfour\nfive\n")
-    assert held_out_pairs.read_pairs(tmp_path)["de"] == held_out_pairs.Pairs(
-        "de", ("vier", "f"), ("four", "five")
-    )
-    assert held_out_pairs.read_pairs(tmp_path, limit=1)["de"] == held_out_pairs.Pairs(
-        "de", ("vier",), ("four",)
-    )
-    (tmp_path / "de-en.de").write_text("eins\n\n\n\n\n")
-    with pytest.raises(UserError, match=r"de-en.de: no line has text on both sides"):
-        held_out_pairs.read_pairs(tmp_path)
-
-
-@pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_reading_compressed_pairs(tmp_path, ending):
-    compress = {"gz": gzip.compress, "zst": zstandard.compress}[ending]
-    (tmp_path / f"en-fr.fr.{ending}").write_bytes(compress(b"un\ndeux\n"))
-    (tmp_path / "en-fr.en").write_text("one\ntwo\n")  # one side of a pair may be plain
-    for code, lines in (("de", "eins\n"), ("en", "one\n")):
-        (tmp_path / f"test.1.{code}.{ending}").write_bytes(compress(lines.encode()))
-    assert held_out_pairs.read_pairs(tmp_path) == {
-        "fr": held_out_pairs.Pairs("fr", ("un", "deux"), ("one", "two"))
-    }
-    assert held_out_pairs.read_pairs(tmp_path / "test.1") == {
-        "de": held_out_pairs.Pairs("de", ("eins",), ("one",))
-    }
-
-
-def test_lsi_is_asked_for_and_tfidf_may_come_alone(tmp_path):
-    for code, lines in (("de", "a b\nc d\n"), ("en", "a x\nc y\n")):
-        (tmp_path / f"de-en.{code}").write_text(lines)
-    patterns = (str(tmp_path / "*"),)
-    corpus = SimpleNamespace(languages=["de", "en"], vocabulary=None, parallel=patterns)
-    (both,) = evaluators.floors(corpus, str(tmp_path), run=True)()
-    (alone,) = evaluators.floors(corpus, str(tmp_path), run="tfidf")()
-    assert both(None, None, 0)["mean"].keys() == {"char_tfidf", "lsi"}
-    assert alone(None, None, 0)["mean"].keys() == {"char_tfidf"}
-    assert evaluators.floors(corpus, str(tmp_path))() == []
-    with pytest.raises(UserError, match="FLOORS: 'lsi' is none of False, \"tfidf\" and True"):
-        evaluators.floors(corpus, str(tmp_path), run="lsi")
+    found, first = (held_out_pairs.read_pairs(tmp_path, limit=n)["de"] for n in (0, 1))
+    assert (found.foreign, found.english) == (("vier", "f"), ("four", "five"))
+    assert (first.foreign, first.english) == (("vier",), ("four",))
 
 
 def test_floors():
     # Spelling is shared in "de" and not in "ru"; the training pairs of "ru" are a one-to-one word
     # cipher.
     words = ["alpha", "bravo", "delta", "kilo", "lima", "oscar", "quebec", "tango"]
-    cipher = dict(
-        zip(words, ["щука", "вода", "небо", "гора", "лиса", "пирог", "жук", "дым"], strict=True)
-    )
+    ciphered = ["щука", "вода", "небо", "гора", "лиса", "пирог", "жук", "дым"]
+    cipher = dict(zip(words, ciphered, strict=True))
     rng = np.random.default_rng(0)
     english = [" ".join(rng.choice(words, 3, replace=False)) for _ in range(240)]
     english = list(dict.fromkeys(english))
     russian = [" ".join(cipher[w] for w in line.split()) for line in english]
+    capitals = [line.upper() for line in english]
     held = {
-        "de": held_out_pairs.Pairs(
-            "de", tuple(line.upper() for line in english[:30]), tuple(english[:30])
-        ),
-        "ru": held_out_pairs.Pairs("ru", tuple(russian[:30]), tuple(english[:30])),
+        code: held_out_pairs.Pairs(code, tuple(lines[:30]), tuple(english[:30]))
+        for code, lines in (("de", capitals), ("ru", russian))
     }
-    result = floors(
-        held,
-        {"ru": held_out_pairs.Pairs("ru", tuple(russian[30:]), tuple(english[30:]))},
-        dimensions=12,
-    )
+    training = held_out_pairs.Pairs("ru", tuple(russian[30:]), tuple(english[30:]))
+    result = floors(held, {"ru": training}, dimensions=12)
     assert result["char_tfidf"]["de"]["raw_en_to_xx"] == 1.0
     assert result["char_tfidf"]["ru"]["raw_en_to_xx"] < 0.2
     assert list(result["lsi"]) == ["ru"]
@@ -260,18 +174,6 @@ def test_floors():
     assert result["mean"]["char_tfidf"] == pytest.approx(
         (1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2
     )
-
-
-@pytest.mark.parametrize(
-    "found, said",
-    [
-        (0.5, "retrieval 50.0 % is above TF-IDF 40.0 %, LSI 45.0 %"),
-        (0.42, "retrieval 42.0 % is above TF-IDF 40.0 %, not above LSI 45.0 %"),
-        (0.4, "retrieval 40.0 % is not above TF-IDF 40.0 %, LSI 45.0 %: these vectors find fewer"),
-    ],
-)
-def test_which_floors_a_run_is_above(found, said):
-    assert verdict(found, {"char_tfidf": 0.4, "lsi": 0.45}).startswith(said)
 
 
 def test_the_verdict_is_of_the_runs_own_retrieval():
@@ -282,13 +184,6 @@ def test_the_verdict_is_of_the_runs_own_retrieval():
     values = {"a": {"kind": "perplexity"}, "b": {"kind": "retrieval", "retrieval_mean": 0.75}}
     assert one.verdict(values) == "retrieval 75.0 % is above TF-IDF 50.0 %"
     assert one.verdict({}) == ""
-
-
-def test_one_pair_is_no_text_for_lsi():
-    pairs = held_out_pairs.Pairs("de", ("eins", "zwei"), ("one", "two"))
-    alone = held_out_pairs.Pairs("de", ("eins",), ("one",))
-    assert floors({"de": pairs}, {"de": alone})["lsi"] == {}
-    assert set(floors({"de": pairs}, {"de": pairs})["lsi"]) == {"de"}
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
@@ -305,10 +200,7 @@ def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
     }.items():
         (tmp_path / name).write_text(lines + "\n", encoding="utf-8")
     found = pairs_with_english([str(tmp_path / "*")])
-    assert found["de"].foreign == ("eins", "zwei", "drei") and found["de"].english == (
-        "one",
-        "two",
-        "three",
-    )
+    assert found["de"].foreign == ("eins", "zwei", "drei")
+    assert found["de"].english == ("one", "two", "three")
     assert found["fr"].foreign == ("quatre",) and found["fr"].english == ("four",)
     assert set(found) == {"de", "fr"}

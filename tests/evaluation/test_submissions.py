@@ -32,19 +32,9 @@ BITEXT = [Bitext((("f0", ""), ("f1", "")), (("e0", ""), ("e1", "")), frozenset({
 TEXTS = [SourceTarget("x", "y"), SourceTarget("x", "y")]
 
 CASES = [
-    (
-        xtreme("classification", NLI),
-        ["neutral", "entailment"],
-        examples(*NLI[:2]),
-        "neutral\nentailment\n",
-    ),
+    (xtreme("classification", NLI), ["neutral"], examples(NLI[0]), "neutral\n"),
     (xglue("ranking", ("0", "1")), ["1", "0"], examples("0", "0"), "1\n0\n"),
-    (
-        xtreme("tagging", TAGS),
-        [["O"], ["B-PER", "I-PER"]],
-        tagged("O", "O O"),
-        "O\n\nB-PER\nI-PER\n\n",
-    ),
+    (xtreme("tagging", TAGS), [["O"], ["B-PER", "O"]], tagged("O", "O O"), "O\n\nB-PER\nO\n\n"),
     (xtreme("retrieval"), [1, 0], BITEXT, "1\n0\n"),
     (xtreme("mining"), [("f1", "e0")], BITEXT, "f1\te0\n"),
     (xglue("generation"), ["Ein Satz.", ""], TEXTS, "Ein Satz.\n\n"),
@@ -67,10 +57,7 @@ def test_answers_are_one_object(tmp_path):
     task = xtreme("span_qa", end="json")
     path = write_predictions(task, tmp_path, "de", {"q1": "für", "q2": ""}, split="dev")
     assert path == tmp_path / "it/dev-de.json" == prediction_path(task, tmp_path, "de", "dev")
-    assert json.loads(path.read_text(encoding="utf-8")) == {
-        "q1": "für",
-        "q2": "",
-    } and "für" in path.read_text("utf-8")
+    assert json.loads(path.read_text("utf-8")) == {"q1": "für", "q2": ""}
     assert read_predictions(path, task, QUESTIONS).values == {"q1": "für", "q2": ""}
     write_predictions(task, tmp_path, "de", {"q2": "x"}, split="dev")
     assert read_predictions(path, task, QUESTIONS).notes == {"unanswered": 1}
@@ -91,34 +78,16 @@ def test_xglue_fills_short_sentences_with_o_and_xtreme_does_not(tmp_path):
             read_predictions(path, task, gold)
 
 
+NLI_TASK, TAG_TASK = xtreme("classification", NLI), xtreme("tagging", TAGS)
 REFUSED = [
-    (
-        xtreme("classification", NLI),
-        examples(*NLI),
-        "neutral\nneutral\n",
-        "2 lines, but the gold file has 3",
-    ),
-    (
-        xtreme("classification", NLI),
-        examples(*NLI[:2]),
-        "neutral\n2\n",
-        "line 2: '2' is not one of the labels contradiction",
-    ),
-    (xtreme("tagging", TAGS), tagged("O"), "O\n\nO\n", "2 sentences, but the gold file has 1"),
-    (
-        xtreme("tagging", TAGS),
-        tagged("O", "O O"),
-        "O\n\nO\nB-LOC\n",
-        "line 4: 'B-LOC' is not one of the labels B-PER, I-PER, O",
-    ),
-    (xtreme("span_qa"), QUESTIONS, '{"q1": "a",\n "q2": }', "not JSON .*line 2"),
+    (NLI_TASK, examples(*NLI), "neutral\nneutral\n", "2 lines, but the gold file has 3"),
+    (NLI_TASK, examples(*NLI[:2]), "neutral\n2\n", "line 2: '2' is not one of the labels contra"),
+    (TAG_TASK, tagged("O"), "O\n\nO\n", "2 sentences, but the gold file has 1"),
+    (TAG_TASK, tagged("O", "O O"), "O\n\nO\nB-LOC\n", "line 4: 'B-LOC' is not one of the labels"),
     (xtreme("span_qa"), QUESTIONS, '["a"]', "not a JSON object"),
-    (xtreme("span_qa"), QUESTIONS, '{"q1": 3}', "the answer of q1 is not text"),
     (xtreme("span_qa"), QUESTIONS, '{"q1": "a", "q9": "b"}', r"no question q9 \(1 such ids\)"),
     (xtreme("retrieval"), BITEXT, "1\n-1\n", "line 2: '-1' is not a row"),
-    (xtreme("retrieval"), BITEXT, "1\n", "1 lines, but the gold file has 2"),
     (xtreme("mining"), BITEXT, "f1\te0\nf1 e1\n", "line 2: 'f1 e1' is not an id, a tab and an id"),
-    (xglue("generation"), TEXTS, "a\nb\nc\n", "3 lines, but the gold file has 2"),
 ]
 
 
@@ -136,15 +105,9 @@ def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
 @pytest.mark.parametrize(
     ("task", "predicted", "message"),
     [
-        (
-            xtreme("classification", NLI),
-            ["neutral", 2],
-            "xtreme/it: 2 is not one of its labels: contradiction",
-        ),
-        (xtreme("tagging", TAGS), [["O"], ["B-LOC"]], "'B-LOC' is not one of its labels"),
+        (NLI_TASK, ["neutral", 2], "xtreme/it: 2 is not one of its labels: contradiction"),
         (xtreme("retrieval"), [0, -1], "'-1' is not a row"),
         (xglue("generation"), ["a\nb"], r"'\\n' in the prediction"),
-        (xtreme("mining"), [("a\tb", "c")], r"'\\t' in the prediction"),
     ],
     ids=lambda x: getattr(x, "kind", ""),
 )

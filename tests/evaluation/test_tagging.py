@@ -31,10 +31,8 @@ def test_a_tag_stands_at_the_first_piece_of_its_word():
 def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch):
     """As XTREME's and XGLUE's scripts: no word shares a piece with the one before, so each learns
     and gets a tag."""
-    task, reading = (
-        task_named("xtreme/udpos"),
-        request.reading_of({"LENGTH": 9, "WORDS_APART": True}),
-    )
+    task = task_named("xtreme/udpos")
+    reading = request.reading_of({"LENGTH": 9, "WORDS_APART": True})
     sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
     joined, apart = (
         task_rows(task, [sentence], Characters(), one, "zh", 0)["tag_weights"][0].tolist()
@@ -45,14 +43,10 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     untagged = Tagged(sentence.words, ())
     columns = lambda model, params, rows, **how: np.arange(9)[None]  # noqa: E731
     monkeypatch.setattr(tagging, "predict", columns)
-    made = tagging.predict_tags(
-        None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=True
-    )
-    assert made == [["b", "d", "e"]]
-    made = tagging.predict_tags(
-        None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=False
-    )
-    assert made == [["b", "b", "d"]]  # the second word shares its piece with the first
+    # Read joined, the second word shares its piece with the first.
+    given = (None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0)
+    for apart, tags in ((True, ["b", "d", "e"]), (False, ["b", "b", "d"])):
+        assert tagging.predict_tags(*given, length=9, apart=apart) == [tags]
 
 
 def test_all_pieces_of_a_word_have_its_tag():
@@ -74,35 +68,16 @@ def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
     whole, owners = pieces_of_words(words, "de", Characters(), apart=True)
     assert [owners.count(word) for word in range(5)] == [2, 1, 2, 1, 6]
     parts = tagged_parts(sentences, Characters(), 5, "de")
-    assert [(number, of) for number, _, of in parts] == [
-        (0, [0, 0, 1]),
-        (0, [2, 2, 3]),
-        (0, [4, 4, 4]),
-        (1, [0]),
-    ]
-    assert [piece for number, ids, _ in parts if number == 0 for piece in ids] == whole[
-        :9
-    ]  # the last does not fit
+    owned = [(number, of) for number, _, of in parts]
+    assert owned == [(0, [0, 0, 1]), (0, [2, 2, 3]), (0, [4, 4, 4]), (1, [0])]
+    # The last word does not fit.
+    assert [piece for number, ids, _ in parts if number == 0 for piece in ids] == whole[:9]
     rows, _ = tagged_rows(sentences, Characters(), 5, TAGS, "de", 1)
-    assert rows["tag_labels"].tolist() == [
-        [0, 1, 0, 0, 0],
-        [0, 3, 0, 2, 0],
-        [0, 0, 0, 0, 0],
-        [0, 1, 0, 0, 0],
-    ]
-    assert rows["tag_weights"].tolist() == [
-        [0, 1, 0, 1, 0],
-        [0, 1, 0, 1, 0],
-        [0, 1, 0, 0, 0],
-        [0, 1, 0, 0, 0],
-    ]
-    assert rows["position_ids"][1].tolist() == [0, 1, 2, 3, 4] and rows["pack_ids"][3].tolist() == [
-        1,
-        1,
-        1,
-        0,
-        0,
-    ]
+    labels = [[0, 1, 0, 0, 0], [0, 3, 0, 2, 0], [0] * 5, [0, 1, 0, 0, 0]]
+    assert rows["tag_labels"].tolist() == labels
+    assert rows["tag_weights"].tolist() == [[0, 1, 0, 1, 0]] * 2 + [[0, 1, 0, 0, 0]] * 2
+    assert rows["position_ids"][1].tolist() == [0, 1, 2, 3, 4]
+    assert rows["pack_ids"][3].tolist() == [1, 1, 1, 0, 0]
     with pytest.raises(UserError, match="length 2 leaves no room for a piece"):
         tagged_rows(sentences, Characters(), 2, TAGS, "de", 1)
 
@@ -149,15 +124,9 @@ def test_words_are_scored_in_their_order(tmp_path, monkeypatch):
     path = tmp_path / "de.tsv"
     path.write_text("cab\tB-PER\nd\tO\n\nabab\tB-LOC\n")
     assert [s.words for s in read_tagged(path)] == [("cab", "d"), ("abab",)]
-    probe = own_files.score(
-        "tagging",
-        {"de": path, "en": path},
-        TAGS,
-        ("token_accuracy",),
-        vocabulary=Characters(),
-        reading=dict(length=9),
-        metric="accuracy",
-    )
+    files = {"de": path, "en": path}
+    given = {"vocabulary": Characters(), "reading": dict(length=9), "metric": "accuracy"}
+    probe = own_files.score("tagging", files, TAGS, ("token_accuracy",), **given)
 
     def right(model, params, rows, **options):
         return rows["tag_labels"]
@@ -168,23 +137,3 @@ def test_words_are_scored_in_their_order(tmp_path, monkeypatch):
     assert probe(*model, 0) == perfect | {"kind": "tagging", "metric": "accuracy"}
     monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.zeros((2, 9), int))
     assert probe(*model, 0)["en"] == pytest.approx(1 / 3)
-
-
-def test_the_model_predicts_every_row():
-    model, params = toy.model(num_labels=4, classifier="tagging")
-    sentences = [Tagged(("cab", "d"), ("O", "O")), Tagged(("ab",), ("O",)), Tagged(("d",), ("O",))]
-    rows, _ = tagged_rows(sentences, Characters(), 9, TAGS, "de", 0)
-    found = tagging.predict(model, params, rows, batch_size=2)
-    alone = tagging.predict(
-        model, params, {name: values[2:] for name, values in rows.items()}, batch_size=1
-    )
-    assert found.shape == (3, 9)
-    np.testing.assert_array_equal(found[2, :3], alone[0, :3])
-
-
-def test_faults_of_files_name_the_line(tmp_path):
-    (tmp_path / "de.tsv").write_text("cab\tO\nd O\n")
-    with pytest.raises(UserError, match="de.tsv, line 2: 'd O' is not a word and its tag"):
-        read_tagged(tmp_path / "de.tsv")
-    with pytest.raises(UserError, match="missing file"):
-        read_tagged(tmp_path / "fr.tsv")

@@ -20,9 +20,8 @@ def bitext():
     """A sentence and its copy; the English side lies in another order."""
     source = tuple((f"de-{i}", text) for i, text in enumerate(TEXTS))
     target = tuple((f"en-{i}", TEXTS[row]) for i, row in enumerate(ORDER))
-    return Bitext(
-        source, target, frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER))
-    )
+    gold = frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER))
+    return Bitext(source, target, gold)
 
 
 def predict(bitext, model=None, **options):
@@ -49,11 +48,9 @@ def test_english_asks_and_foreign_lines_answer(bitext):
 def test_predictions_are_those_of_a_plain_search(bitext, pooling):
     encoder, params = toy.model()
     rows = encode.token_ids(TEXTS, toy.ToyVocabulary(), 64)
+    given = {"poolings": (pooling,), "buckets": (64,)}
     foreign, english = (
-        encode.embed(
-            encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,)
-        )[0]
-        for i in (0, 1)
+        encode.embed(encoder, params, rows, i, toy.ToyVocabulary(), **given)[0] for i in (0, 1)
     )
     for layer in (1, 2):
         cosines = unit_rows(english[layer])[ORDER] @ unit_rows(foreign[layer]).T
@@ -73,23 +70,8 @@ def test_every_layer_and_pooling(bitext):
     assert some == {"first": {2: found["first"][2], 0: found["first"][0]}}
 
 
-def test_sentences_that_are_cut_are_said(bitext, capsys):
-    first, *others = bitext.source
-    longer = Bitext(((first[0], "a " * 80), *others), bitext.target, bitext.gold)
-    predict(bitext, ALIKE)
-    predict(longer, ALIKE)
-    said = "de-en: 1 of 12 sentences of 'de' were cut to 64 tokens\n"
-    assert capsys.readouterr().out == said
-
-
 def test_refusals(bitext):
-    with pytest.raises(
-        UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to 2"
-    ):
+    with pytest.raises(UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to"):
         predict(bitext, layer=3)
-    with pytest.raises(UserError, match="no sentences of 'en'"):
-        predict(Bitext(bitext.source, (), None))
-    with pytest.raises(UserError, match="no gold pairs"):
-        tatoeba.accuracy([0] * 12, Bitext(bitext.source, bitext.target, None))
     with pytest.raises(UserError, match="11 predictions for 12 English sentences"):
         tatoeba.accuracy([0] * 11, bitext)

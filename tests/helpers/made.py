@@ -16,26 +16,14 @@ class Xlm:
 
 
 class Xlmr(Xlm):
-    layout, mask_id, bos_id, eos_id, pad_id, special_ids = (
-        "xlmr",
-        99,
-        0,
-        2,
-        1,
-        frozenset((0, 1, 2, 3, 99)),
-    )
+    layout, mask_id, bos_id, eos_id, pad_id = "xlmr", 99, 0, 2, 1
+    special_ids = frozenset((0, 1, 2, 3, 99))
 
 
 def records(
-    sides,
-    sentences=40,
-    shortest=2,
-    longest=8,
-    document=5,
-    vocabulary=Xlmr,
-    seed=0,
+    sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=Xlmr, seed=0,
     codes=("de", "en", "en"),
-):
+):  # fmt: skip
     """Aligned sentences of random pieces 14..98, those of side 1 above 56; a blank line after every
     `document`."""
     rng = np.random.default_rng(seed)
@@ -43,9 +31,8 @@ def records(
     for side in range(sides):
         ids, lengths = [], []
         for sentence in range(sentences):
-            words = rng.integers(
-                *((14, 56) if side == 0 else (56, 99)), rng.integers(shortest, longest + 1)
-            ).tolist()
+            low, high = (14, 56) if side == 0 else (56, 99)
+            words = rng.integers(low, high, rng.integers(shortest, longest + 1)).tolist()
             blank = sentence % (document + 1) == document
             ids += [] if blank else [*words, vocabulary.eos_id]
             lengths.append(0 if blank else len(words) + 1)

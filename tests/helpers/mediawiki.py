@@ -9,9 +9,6 @@ http://www.mediawiki.org/xml/export-0.11.xsd" version="0.11" xml:lang="de">
   <siteinfo>
     <sitename>Wikipedia</sitename>
     <dbname>dewiki</dbname>
-    <base>https://de.wikipedia.org/wiki/Wikipedia:Hauptseite</base>
-    <generator>MediaWiki 1.43.0-wmf.5</generator>
-    <case>first-letter</case>
     <namespaces>
       <namespace key="-2" case="first-letter">Medium</namespace>
       <namespace key="0" case="first-letter" />
@@ -34,8 +31,6 @@ PAGE = """  <page>
         <username>Jemand</username>
         <id>7</id>
       </contributor>
-      <comment>/* Geschichte */</comment>
-      <origin>{number}00</origin>
       <model>wikitext</model>
       <format>text/x-wiki</format>
       <text bytes="{size}" sha1="phoiac9h4m842xq45sp7s6u21eteeq1" xml:space="preserve">{text}</text>
@@ -89,16 +84,8 @@ def dump(pages=PAGES):
     for number, (title, namespace, redirect, text) in enumerate(pages, 1):
         target = f'    <redirect title="{redirect}" />\n' if redirect else ""
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        parts.append(
-            PAGE.format(
-                title=title,
-                namespace=namespace,
-                number=number,
-                redirect=target,
-                text=escaped,
-                size=len(text.encode()),
-            )
-        )
+        given = {"title": title, "namespace": namespace, "number": number, "redirect": target}
+        parts.append(PAGE.format(text=escaped, size=len(text.encode()), **given))
     return "".join([*parts, "</mediawiki>\n"]).encode()
 
 

@@ -25,11 +25,8 @@ def attention(x, p, allowed, memory=None):
     x."""
     heads = p["query"]["kernel"].shape[1]
     out = p["out"]["bias"].copy() * np.ones_like(x)
-    sources = {
-        "query": x,
-        "key": x if memory is None else memory,
-        "value": x if memory is None else memory,
-    }
+    seen = x if memory is None else memory
+    sources = {"query": x, "key": seen, "value": seen}
     for head in range(heads):
         q, k, v = (
             y @ p[name]["kernel"][:, head] + p[name]["bias"][head] for name, y in sources.items()
@@ -41,9 +38,8 @@ def attention(x, p, allowed, memory=None):
             score = np.array([q[i] @ k[s] / math.sqrt(len(q[i])) for s in keys])
             weight = np.exp(score - score.max())
             weight /= weight.sum()
-            out[i] += (
-                sum(w * v[s] for w, s in zip(weight, keys, strict=True)) @ p["out"]["kernel"][head]
-            )
+            mixed = sum(w * v[s] for w, s in zip(weight, keys, strict=True))
+            out[i] += mixed @ p["out"]["kernel"][head]
     return out
 
 
@@ -84,12 +80,9 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
         def cross(x, p, used=used, row=row, across=across):
             if memory is None:
                 return x
-            p = p["cross_attention"]
-            return layer_norm(
-                x + attention(x, p["attention"], across, np.float64(memory[0])[row][used]),
-                p["norm"],
-                config.norm_eps,
-            )
+            p, seen = p["cross_attention"], np.float64(memory[0])[row][used]
+            x = x + attention(x, p["attention"], across, seen)
+            return layer_norm(x, p["norm"], config.norm_eps)
 
         for layer in range(config.layers):
             p = _layer(params["encoder"]["layers"], layer)
@@ -100,11 +93,8 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
 
             if config.norm_order == "post":
                 if memory is None or config.cross_attention_query == "self_attention":
-                    x = layer_norm(
-                        x + attention(x, p["attention"], allowed),
-                        p["attention_norm"],
-                        config.norm_eps,
-                    )
+                    x = x + attention(x, p["attention"], allowed)
+                    x = layer_norm(x, p["attention_norm"], config.norm_eps)
                 x = cross(x, p)
                 x = layer_norm(x + feed_forward(x), p["ffn_norm"], config.norm_eps)
             else:
@@ -128,25 +118,19 @@ def decode(config, params, batch, memory):
         packs, sources = batch["decoder_pack_ids"][row], batch["pack_ids"][row]
         used, source = np.flatnonzero(packs), np.flatnonzero(sources)
         x = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][used]]
-        x = (
-            x
-            + embeddings["positions"]["embedding"][
-                batch["decoder_position_ids"][row][used] + config.position_offset
-            ]
-        )
+        positions = batch["decoder_position_ids"][row][used] + config.position_offset
+        x = x + embeddings["positions"]["embedding"][positions]
         x = x + embeddings["languages"]["embedding"][batch["decoder_language_ids"][row][used]]
         x = layer_norm(x, embeddings["norm"], config.norm_eps)
         past = lambda t, k, packs=packs[used]: packs[t] == packs[k] and k <= t  # noqa: E731
         of_pack = lambda t, s, packs=packs[used], own=sources[source]: packs[t] == own[s]  # noqa: E731
         for layer in range(config.decoder_layers):
             p = _layer(params["decoder"]["layers"], layer)
-            x = layer_norm(
-                x + attention(x, p["attention"], past), p["attention_norm"], config.norm_eps
-            )
+            x = x + attention(x, p["attention"], past)
+            x = layer_norm(x, p["attention_norm"], config.norm_eps)
             across, h = p["cross_attention"], np.float64(memory[row])[source]
-            x = layer_norm(
-                x + attention(x, across["attention"], of_pack, h), across["norm"], config.norm_eps
-            )
+            x = x + attention(x, across["attention"], of_pack, h)
+            x = layer_norm(x, across["norm"], config.norm_eps)
             hidden = gelu(x @ p["ffn"]["in"]["kernel"] + p["ffn"]["in"]["bias"], config.gelu)
             x = x + hidden @ p["ffn"]["out"]["kernel"] + p["ffn"]["out"]["bias"]
             x = layer_norm(x, p["ffn_norm"], config.norm_eps)
@@ -164,27 +148,20 @@ def decode_streams(config, params, batch, memory):
     h = np.zeros((n, *batch["decoder_ids"].shape, config.dim))
     for row, packs in enumerate(batch["decoder_pack_ids"]):
         for pack in range(1, packs.max() + 1):
-            at, source = (
-                np.flatnonzero(packs == pack),
-                np.flatnonzero(batch["pack_ids"][row] == pack),
-            )
+            at = np.flatnonzero(packs == pack)
+            source = np.flatnonzero(batch["pack_ids"][row] == pack)
             position = batch["decoder_position_ids"][row][at]
             x = []
             for stream in range(-1, n):  # -1 is the main one
                 words = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][at]]
                 if stream >= 0:
-                    words = np.tile(
-                        params["decoder"]["streams"]["embedding"][(stream - 1) % n], (len(at), 1)
-                    )
+                    own = params["decoder"]["streams"]["embedding"][(stream - 1) % n]
+                    words = np.tile(own, (len(at), 1))
                 where = position + (stream >= 0) + config.position_offset
                 words = words + embeddings["positions"]["embedding"][where]
                 if "languages" in embeddings:
-                    words = (
-                        words
-                        + embeddings["languages"]["embedding"][
-                            batch["decoder_language_ids"][row][at]
-                        ]
-                    )
+                    languages = batch["decoder_language_ids"][row][at]
+                    words = words + embeddings["languages"]["embedding"][languages]
                 x.append(layer_norm(words, embeddings["norm"], config.norm_eps))
             for layer in range(config.decoder_layers):
                 p = _layer(layers, layer)
@@ -260,8 +237,6 @@ def _layer(tree, index):
 
 
 def _float64(tree):
-    return (
-        {k: _float64(v) for k, v in tree.items()}
-        if isinstance(tree, dict)
-        else np.asarray(tree, np.float64)
-    )
+    if isinstance(tree, dict):
+        return {k: _float64(v) for k, v in tree.items()}
+    return np.asarray(tree, np.float64)

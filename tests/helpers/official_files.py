@@ -26,11 +26,8 @@ def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, hidden=True) 
     test sets come without answers, as it distributes them."""
     root = Path(root)
     sizes = dict.fromkeys(demo.SIZES, 0) | {"mono": 2 * test}
-    sizes |= {
-        f"{name}_{part}": n
-        for name in demo.TASKS
-        for part, n in (("train", train), ("dev", dev), ("test", test))
-    }
+    for part, n in (("train", train), ("dev", dev), ("test", test)):
+        sizes |= {f"{name}_{part}": n for name in demo.TASKS}
     sizes["heldout_pairs"] = 2 * test
     demo.write(root / "told", languages, sizes)
     told = Told(root / "told", languages)
@@ -55,13 +52,8 @@ class Told:
 
     def sentences(self, name, part, language, drop=""):
         """[(word, tag), ...] of each sentence; tags of the type `drop` become O."""
-        blocks = (
-            (self.root / name / f"{part}-{language}.tsv")
-            .read_text("utf-8")
-            .strip("\n")
-            .split("\n\n")
-        )
-        split = [[line.split("\t") for line in block.split("\n")] for block in blocks]
+        text = (self.root / name / f"{part}-{language}.tsv").read_text("utf-8").strip("\n")
+        split = [[line.split("\t") for line in block.split("\n")] for block in text.split("\n\n")]
         return [
             [(word, "O" if drop and tag.endswith(drop) else tag) for word, tag in block]
             for block in split
@@ -178,15 +170,10 @@ def _xtreme(told, root, labels, hidden):
         for code in told.of("xtreme", task):
             for part in ("train", "dev", "test"):
                 sentences = told.sentences(name, part, code, drop)
-                _tagged(
-                    root / task / f"{part}-{code}.tsv",
-                    sentences,
-                    tags=not (hidden and part == "test"),
-                )
-            tags = [
-                "\n".join(tag for _, tag in sentence)
-                for sentence in told.sentences(name, "test", code, drop)
-            ]
+                tags = not (hidden and part == "test")
+                _tagged(root / task / f"{part}-{code}.tsv", sentences, tags=tags)
+            # The last are those of the test set.
+            tags = ["\n".join(tag for _, tag in sentence) for sentence in sentences]
             _lines(labels / task / f"test-{code}.tsv", ["\n\n".join(tags)])
     _xtreme_questions(told, root, labels, hidden)
     _xtreme_bitexts(told, root, labels, hidden)
@@ -220,11 +207,9 @@ def _xtreme_questions(told, root, labels, hidden):
 def _xtreme_bitexts(told, root, labels, hidden):
     for code in told.of("xtreme", "tatoeba"):
         foreign, english = told.pairs(code)
-        order = (
-            sorted(range(len(english)), key=lambda row: english[row])
-            if hidden
-            else range(len(english))
-        )
+        order = range(len(english))
+        if hidden:
+            order = sorted(order, key=english.__getitem__)
         _lines(root / "tatoeba" / f"{code}-en.{code}", foreign)
         _lines(root / "tatoeba" / f"{code}-en.en", [english[row] for row in order])
         _lines(labels / "tatoeba" / f"test-{code}.tsv", order)
@@ -241,10 +226,8 @@ def _xtreme_bitexts(told, root, labels, hidden):
             english = [*(pair[1] for pair in own), *strangers["en"]]
             stem = root / "bucc2018" / f"{code}-en.{part}"
             for lang, side in ((code, foreign), ("en", english)):
-                _lines(
-                    stem.with_name(f"{stem.name}.{lang}"),
-                    [f"{lang}-{row:09}\t{text}" for row, text in enumerate(side)],
-                )
+                rows = [f"{lang}-{row:09}\t{text}" for row, text in enumerate(side)]
+                _lines(stem.with_name(f"{stem.name}.{lang}"), rows)
             gold = [
                 f"{code}-{row + len(strangers[code]):09}\ten-{row:09}" for row in range(len(own))
             ]
@@ -260,9 +243,8 @@ def _xtreme_bitexts(told, root, labels, hidden):
 def _xglue(told, root):
     for task, folder, name in (("ner", "NER", "ner"), ("pos", "POS", "pos")):
         for code, part in _parts(told, task):
-            _tagged(
-                root / folder / f"{code}.{part}", told.sentences(name, part, code), separator=" "
-            )
+            sentences = told.sentences(name, part, code)
+            _tagged(root / folder / f"{code}.{part}", sentences, separator=" ")
     for code, part in _parts(told, "xnli"):
         rows = ["\t".join(row) for row in told.rows("nli", part, code)]
         if part == "train":
@@ -283,10 +265,8 @@ def _xglue(told, root):
             _json(path, told.squad(part, code))
     for task, rows in (("nc", _news), ("qadsm", _ads), ("wpr", _pages), ("qam", _answers)):
         for code, part in _parts(told, task):
-            _lines(
-                root / task.upper() / f"xglue.{task}.{code}.{part}",
-                ["\t".join(row) for row in rows(told, part, code)],
-            )
+            path = root / task.upper() / f"xglue.{task}.{code}.{part}"
+            _lines(path, ["\t".join(row) for row in rows(told, part, code)])
     for code, part in _parts(told, "qg"):
         _written(root / "QG" / f"xglue.qg.{code}", part, told.questions(part, code))
     for code, part in _parts(told, "ntg"):

@@ -9,17 +9,9 @@ from xlingjax.preprocessors.training_set import OwnFiles
 
 
 def source(kind, files, labels=(), pivot=None, *, vocabulary, batch_size=32, seed=0, **reading):
-    return task_source(
-        own_task(kind, "train", files, labels, pivot=pivot),
-        "",
-        OwnFiles(),
-        vocabulary,
-        toy.LANGUAGES,
-        Reading(**reading),
-        batch_size=batch_size,
-        seed=seed,
-        paired=pivot is not None,
-    )
+    task = own_task(kind, "train", files, labels, pivot=pivot)
+    given = (task, "", OwnFiles(), vocabulary, toy.LANGUAGES, Reading(**reading))
+    return task_source(*given, batch_size=batch_size, seed=seed, paired=pivot is not None)
 
 
 def score(

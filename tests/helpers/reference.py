@@ -12,20 +12,10 @@ from xlingjax.model.config import preset
 
 LANGUAGES = len(tiny.LANGUAGES)
 CONFIG = preset(
-    "tiny",
-    layers=2,
-    dim=16,
-    heads=2,
-    ffn=32,
-    vocab_size=90,
-    max_positions=24,
-    num_languages=LANGUAGES,
-    dropout=0.0,
-    cross_attention=True,
-    word_recovery=True,
-    paraphrase=True,
-    unroll=1,  # a loop compiles faster
-)
+    "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24,
+    num_languages=LANGUAGES, dropout=0.0, cross_attention=True, word_recovery=True,
+    paraphrase=True, unroll=1,  # a loop compiles faster
+)  # fmt: skip
 GENERATOR = CONFIG.replace(
     decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False
 )

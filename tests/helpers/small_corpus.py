@@ -16,22 +16,10 @@ GERMAN = [
     "Die Katze trinkt Milch.",
     "Es regnet wieder.",
 ]
-SMALL = {
-    "model.layers": 1,
-    "model.dim": 16,
-    "model.heads": 2,
-    "model.ffn": 32,
-    "BATCH": 8,
-    "LENGTH": 32,
-    "MESH_DATA": 1,
-}
-SHORT = {
-    "TRAIN_STEPS": 4,
-    "WARMUP_STEPS": 1,
-    "EVAL_EVERY": 0,
-    "LOG_EVERY": 2,
-    "CHECKPOINT_EVERY": 2,
-}
+SMALL = {"model.layers": 1, "model.dim": 16, "model.heads": 2, "model.ffn": 32}
+SMALL |= {"BATCH": 8, "LENGTH": 32, "MESH_DATA": 1}
+SHORT = {"TRAIN_STEPS": 4, "WARMUP_STEPS": 1, "EVAL_EVERY": 0, "LOG_EVERY": 2}
+SHORT["CHECKPOINT_EVERY"] = 2
 
 
 def write(path: Path, lines) -> str:
@@ -50,10 +38,8 @@ def build(root: Path) -> None:
         write(root / "heldout" / f"{code}.txt", lines)
         write(root / "heldout_pairs" / f"de-en.{code}", lines)
         labels = ("entailment", "neutral", "contradiction")
-        rows = [
-            f"{a}\t{b}\t{labels[i % 3]}"
-            for i, (a, b) in enumerate(zip(lines * 3, lines[1:] * 4, strict=True))
-        ]
+        texts = enumerate(zip(lines * 3, lines[1:] * 4, strict=True))
+        rows = [f"{a}\t{b}\t{labels[i % 3]}" for i, (a, b) in texts]
         for split in ("train", "dev", "test"):
             write(root / "nli" / f"{split}-{code}.tsv", rows)
     files = ["--mono", f"{root}/mono", "--parallel", f"{root}/pairs/*"]
@@ -61,27 +47,15 @@ def build(root: Path) -> None:
 
 
 def options(corpus: Path, **overrides) -> dict:
-    files = {
-        "MONO": f"{corpus}/mono",
-        "PARALLEL": f"{corpus}/pairs/*",
-        "VOCABULARY": f"{corpus}/vocab",
-    }
-    return {
-        **files,
-        **SMALL,
-        **SHORT,
-        **{name.replace("__", "."): value for name, value in overrides.items()},
-    }
+    files = {"MONO": f"{corpus}/mono", "PARALLEL": f"{corpus}/pairs/*"}
+    files["VOCABULARY"] = f"{corpus}/vocab"
+    given = {name.replace("__", "."): value for name, value in overrides.items()}
+    return files | SMALL | SHORT | given
 
 
 def arguments(verb: str, recipe: str, bindings: dict, *rest: str) -> list[str]:
-    return [
-        verb,
-        "--gin_file",
-        f"gin/recipes/{recipe}.gin",
-        *(f"--gin.{k}={v}" for k, v in bindings.items()),
-        *rest,
-    ]
+    given = [f"--gin.{name}={value}" for name, value in bindings.items()]
+    return [verb, "--gin_file", f"gin/recipes/{recipe}.gin", *given, *rest]
 
 
 def pretrain(corpus: Path, workdir: Path, *rest: str, recipe: str = "xlm_text", **overrides) -> int:

@@ -23,40 +23,22 @@ LANGUAGES = ("de", "en", "ru")
 def random_run(root, files, languages=LANGUAGES, **changes):
     """A run with random weights as its checkpoint of step 7, large ones: what is read tells in the
     first state."""
-    text = [
-        f"{code}={path}"
-        for code in languages
-        for path in (files / "told" / "mono").glob(f"{code}.txt")
-    ]
-    assert (
-        main.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
-    )
+    paths = [files / "told" / "mono" / f"{code}.txt" for code in languages]
+    text = [f"{path.stem}={path}" for path in paths if path.exists()]
+    made = ["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]
+    assert main.main(made) == 0
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
-    config = preset(
-        "tiny",
-        layers=1,
-        dim=16,
-        heads=2,
-        ffn=32,
-        vocab_size=size,
-        max_positions=64,
-        num_languages=0,
-    )
+    sizes = {"layers": 1, "dim": 16, "heads": 2, "ffn": 32, "max_positions": 64}
+    config = preset("tiny", vocab_size=size, num_languages=0, **sizes)
     changes["vocab_size"] = size + changes.get("language_tokens", 0)
     config = config.replace(**changes)
     params = jax.tree.map(lambda x: 5 * x, jax.jit(build_model(config).init)(jax.random.key(3)))
-    record = {
-        "model": dataclasses.asdict(config),
-        "languages": languages,
-        "parameters": count_parameters(config),
-    }
+    record = {"model": dataclasses.asdict(config), "languages": languages}
+    record["parameters"] = count_parameters(config)
     (root / "run" / "run.json").write_text(json.dumps(record))
-    with ocp.Checkpointer(
-        ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
-    ) as writer:
-        writer.save(
-            root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params)
-        )
+    handler, path = ocp.StandardCheckpointHandler(), root / "run" / "checkpoints" / "7" / "params"
+    with ocp.Checkpointer(handler, temporary_path_class=HashedPath) as writer:
+        writer.save(path, args=ocp.args.StandardSave(params))
     return root / "run"
 
 
@@ -71,17 +53,9 @@ def command(*words):
     return main.main(line)
 
 
-SETTINGS = {
-    "LENGTH": "24",
-    "BATCH": "8",
-    "MESH_DATA": "1",
-    "EPOCHS": "2",
-    "DROPOUT": "0",
-    "ATTENTION_DROPOUT": "0",
-    "SELECT": "mean",
-    "LEARNING_RATE": "1e-2",
-    "KEEP_CHECKPOINTS": "2",
-}
+SETTINGS = {"LENGTH": "24", "BATCH": "8", "MESH_DATA": "1", "EPOCHS": "2", "DROPOUT": "0"}
+SETTINGS |= {"ATTENTION_DROPOUT": "0", "SELECT": "mean", "LEARNING_RATE": "1e-2"}
+SETTINGS["KEEP_CHECKPOINTS"] = "2"
 
 
 def finetune(task, start, files, output, *more):
@@ -125,14 +99,10 @@ def kill(cell, left, last):
     run = cell / "run"
     for path in (run / "result.json", *cell.rglob("scores.json")):
         path.unlink()
-    for folder in (
-        run / "checkpoints" / str(last),
-        *cell.rglob("predictions"),
-    ):
+    for folder in (run / "checkpoints" / str(last), *cell.rglob("predictions")):
         shutil.rmtree(folder)
-    (run / "best.json").write_text(
-        json.dumps({"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}})
-    )
+    best = {"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}}
+    (run / "best.json").write_text(json.dumps(best))
     assert [path.name for path in (run / "checkpoints").iterdir()] == [str(left)]
 
 

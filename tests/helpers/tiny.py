@@ -21,14 +21,7 @@ LAYOUTS = {"camlm_slots": "camlm"}
 not."""
 
 
-def batch(
-    objective: str,
-    seed: int = 0,
-    rows: int = ROWS,
-    length: int = LENGTH,
-    slots: int = SLOTS,
-    vocab: int = VOCAB,
-):
+def batch(objective, seed=0, rows=ROWS, length=LENGTH, slots=SLOTS, vocab=VOCAB):
     """One batch of `objective`: rows end in padding of unequal width, slots are unequally used."""
     rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED, *GENERATED).index(objective)])
     if objective == "back_translation":
@@ -124,9 +117,9 @@ def decoded(rng, rows, length, vocab):
         starts = [0, 0]
         for number in range(1, 3 if row == rows - 2 else 2):
             most = length // 2 if row == rows - 2 else length
-            source, target = (
-                (int(n) for n in rng.integers(most // 2, most + 1, 2)) if row else (length, length)
-            )
+            source = target = length
+            if row:
+                source, target = (int(n) for n in rng.integers(most // 2, most + 1, 2))
             languages = rng.choice(len(LANGUAGES), 2, replace=False)
             text = [EOS, *rng.integers(FIRST_PIECE, vocab, source - 2), EOS]
             at, to = slice(starts[0], starts[0] + source), slice(starts[1], starts[1] + target)
@@ -135,10 +128,8 @@ def decoded(rng, rows, length, vocab):
             targets = [*rng.integers(FIRST_PIECE, vocab, target - 1), EOS]
             decoder["decoder_ids"][row, to] = [EOS, *targets[:-1]]
             decoder["decoder_position_ids"][row, to] = np.arange(target)
-            decoder["decoder_language_ids"][row, to], decoder["decoder_pack_ids"][row, to] = (
-                languages[1],
-                number,
-            )
+            decoder["decoder_language_ids"][row, to] = languages[1]
+            decoder["decoder_pack_ids"][row, to] = number
             decoder["decoder_targets"][row, to], decoder["decoder_weights"][row, to] = targets, 1
             starts = [at.stop, to.stop]
     return fields | decoder
@@ -151,20 +142,16 @@ def restored(rng, rows, length, vocab):
     for row in range(rows):
         target = fields["decoder_pack_ids"][row] == 1
         used = min(int(target.sum()), length - 1) * (row < rows - 1)
-        ids, language = (
-            fields["decoder_targets"][row, :used].copy(),
-            fields["decoder_language_ids"][row, 0],
-        )
+        ids = fields["decoder_targets"][row, :used].copy()
+        language = fields["decoder_language_ids"][row, 0]
         for name in [name for name in fields if name not in ("input_ids", "decoder_ids")]:
             fields[name][row] = 0
         fields["input_ids"][row], fields["decoder_ids"][row] = PAD, PAD
         if used:
             ids[-1] = EOS
             fields["input_ids"][row, : used + 1] = [EOS, *ids]
-            fields["decoder_ids"][row, :used], fields["decoder_targets"][row, :used] = (
-                [EOS, *ids[:-1]],
-                ids,
-            )
+            fields["decoder_ids"][row, :used] = [EOS, *ids[:-1]]
+            fields["decoder_targets"][row, :used] = ids
             for prefix, count in (("", used + 1), ("decoder_", used)):
                 fields[f"{prefix}position_ids"][row, :count] = np.arange(count)
                 fields[f"{prefix}language_ids"][row, :count] = language
@@ -205,19 +192,14 @@ def hidden_runs(rng, rows, length, vocab, block=5, span=3):
                 run = begin + rng.integers(block - span + 1) + np.arange(span)
                 fields["input_ids"][row, column + run] = MASK
                 to = slice(used, used + span)
-                decoder["decoder_ids"][row, to], decoder["decoder_targets"][row, to] = (
-                    text[run - 1],
-                    text[run],
-                )
-                decoder["decoder_position_ids"][row, to], decoder["decoder_pack_ids"][row, to] = (
-                    run - 1,
-                    number,
-                )
-                decoder["decoder_language_ids"][row, to], decoder["decoder_weights"][row, to] = (
-                    language,
-                    1,
-                )
-                decoder["run_offsets"][row, to] = np.arange(span)
+                values = {
+                    "decoder_ids": text[run - 1], "decoder_targets": text[run],
+                    "decoder_position_ids": run - 1, "decoder_pack_ids": number,
+                    "decoder_language_ids": language, "decoder_weights": 1,
+                    "run_offsets": np.arange(span),
+                }  # fmt: skip
+                for name, value in values.items():
+                    decoder[name][row, to] = value
                 used += span
             column += size
     return fields | decoder
@@ -287,14 +269,9 @@ def params(model, seed: int = 0, noise: float = 0.0):
     rng, size = np.random.default_rng(seed), model.config.init_std or model.config.dim**-0.5
 
     def draw(path, leaf):
-        name = path[-1].key
-        first = (
-            1.0
-            if name == "scale"
-            else 0.0
-            if name == "bias"
-            else size * rng.normal(size=leaf.shape)
-        )
+        first = {"scale": 1.0, "bias": 0.0}.get(path[-1].key)
+        if first is None:
+            first = size * rng.normal(size=leaf.shape)
         return jax.numpy.asarray(first + noise * rng.normal(size=leaf.shape), leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(draw, model.abstract())
@@ -303,11 +280,8 @@ def params(model, seed: int = 0, noise: float = 0.0):
 def in_slots(batch):
     """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind
     them the MASKs, each with the position, language, side and pack of the word that it hides."""
-    text, columns, used = (
-        batch["input_ids"].shape[1],
-        batch["masked_positions"],
-        batch["masked_weights"] > 0,
-    )
+    text, columns = batch["input_ids"].shape[1], batch["masked_positions"]
+    used = batch["masked_weights"] > 0
     rows, slots = np.nonzero(used)
     whole = batch["input_ids"].copy()
     whole[rows, columns[rows, slots]] = batch["masked_targets"][rows, slots]

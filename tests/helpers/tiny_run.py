@@ -26,17 +26,9 @@ def command(arguments):
 
 
 def run(
-    workdir,
-    steps=9,
-    mesh=(1, 1, 1),
-    signal_at=None,
-    objectives=("mlm", "tlm"),
-    batch=tiny.batch,
-    weights=None,
-    save_every=2,
-    dev=None,
-    **options,
-):
+    workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tlm"), batch=tiny.batch,
+    weights=None, save_every=2, dev=None, **options,
+):  # fmt: skip
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal
     before batch n of the first objective. dev: values of an evaluation after each step, of which
     two that are not lower stop the run."""
@@ -86,22 +78,12 @@ def run(
         return lambda: Signalling(made) if wrap else made
 
     model = preset(
-        "tiny",
-        layers=1,
-        dim=16,
-        heads=2,
-        ffn=32,
-        vocab_size=tiny.VOCAB,
-        max_positions=32,
-        num_languages=len(tiny.LANGUAGES),
-        dropout=0.2,
-        attention_dropout=0.0,
-        cross_attention="veco" in objectives,
-        word_recovery="clwr" in objectives,
-        paraphrase="clpc" in objectives,
-        decoder_layers=int("xfnp" in objectives),
+        "tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32,
+        num_languages=len(tiny.LANGUAGES), dropout=0.2, attention_dropout=0.0,
+        cross_attention="veco" in objectives, word_recovery="clwr" in objectives,
+        paraphrase="clpc" in objectives, decoder_layers=int("xfnp" in objectives),
         streams=2 * ("xfnp" in objectives),
-    )
+    )  # fmt: skip
     defaults = dict(
         workdir=workdir,
         model=model,

@@ -1,5 +1,4 @@
 import io
-import re
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from xlingjax.objectives.finetuning import Classification, SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows
-from xlingjax.report import html, inspector
+from xlingjax.report import inspector
 from xlingjax.report.rows import (
     as_values,
     mask_statistics,
@@ -26,19 +25,6 @@ A = VOCABULARY.encode("a")[0]
 
 def values(view):
     return as_values("", MLM(), SOURCE, view, ())
-
-
-def as_html(view):
-    row = values(view)
-    return html.part("parts", "running_text", row["examples"], row["languages"])
-
-
-def on_terminal(view):
-    out = io.StringIO()
-    console = Console(file=out, width=80, color_system=None)
-    for part in inspector.running_text(view.tokens, toy.LANGUAGES):
-        console.print(part)
-    return out.getvalue().splitlines()
 
 
 def masked_batch():
@@ -93,9 +79,7 @@ def test_realised_mask_rates():
     assert table["en"] == dict(zip(keys, (8, 4, 0.5, 0.0, 0.5, 0.5), strict=True))
     assert table["fr"]["rate"] == 0.25
     assert table["all"]["tokens"] == 24 and table["all"]["predictions"] == 8
-    assert table["all"]["mask"] == pytest.approx(0.5) and table["all"]["kept"] == pytest.approx(
-        0.25
-    )
+    assert (table["all"]["mask"], table["all"]["kept"]) == pytest.approx((0.5, 0.25))
 
 
 def test_hidden_runs_of_the_source_and_what_each_stream_sees():
@@ -106,9 +90,8 @@ def test_hidden_runs_of_the_source_and_what_each_stream_sees():
     targets = [token for token in row.tokens if token.column >= 12]
     assert len(hidden) == len(targets) == 6 and {token.how for token in targets} == {"next"}
     assert {token.how for token in hidden.values()} == {"mask"}
-    assert sorted(hidden) == [
-        token.position + 1 for token in targets
-    ]  # the first row is one example from column 0
+    # The first row is one example from column 0.
+    assert sorted(hidden) == [token.position + 1 for token in targets]
     own_0, own_1 = (row.grids_LL[f"stream {i}"][12:, 12:] for i in (0, 1))
     assert (own_0 == np.tri(6, dtype=bool)).all() and (own_1[1:, :5] == np.tri(5, dtype=bool)).all()
     assert own_1[0].tolist() == [True] + [False] * 5
@@ -122,9 +105,8 @@ def test_answers_are_marked_where_they_stand():
         Question("1", "a", "cdefgh", ("efg",), (2,)),
         Question("2", "a", "cdefghijk", ("k",), (8,)),
     ]
-    batch, _ = span_rows(
-        asked, Characters(), 10, 1, stride=6, max_question=1
-    )  # the second in two windows
+    # The second in two windows.
+    batch, _ = span_rows(asked, Characters(), 10, 1, stride=6, max_question=1)
     rows = [read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)]
     found = [
         [(token.column, token.piece == token.target) for token in row.tokens if token.how]
@@ -151,34 +133,14 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     statistics = inspector.inspect(
         objectives, VOCABULARY, record=record, rows=1, batches=3, console=console, output=tmp_path
     )
-    assert (
-        statistics["mlm"] == statistics["mlm@5"]
-        and statistics["mlm"]["all"]["tokens"] == 36
-        and statistics["clm"] == {} == statistics["classification"]
-    )
+    assert statistics["mlm"] == statistics["mlm@5"]
+    assert statistics["mlm"]["all"]["tokens"] == 36
+    assert statistics["clm"] == {} == statistics["classification"]
     text = out.getvalue()
     for expected in ("mlm, row 0", "label 1", "tlm: realised masking", "from step 5: 2"):
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
     assert page.count("<svg") == 4 and page.count("token by token") == 5
-
-
-def test_a_row_is_running_text_with_its_chosen_words_marked():
-    view = read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
-    page = as_html(view)
-    special = ' <span class="special">&lt;1&gt;</span> '
-    # Two examples, each of one language and side.
-    assert page.count('class="sides"') == page.count('class="side"') == 2
-    assert f'<bdi lang="de">{special}a<mark class="mask">b</mark>{special}</bdi>' in page
-    random, kept = '<mark class="random"><s>j</s> d</mark>', '<mark class="kept">e</mark>'
-    assert f'<bdi lang="en">{special}{random}{kept}{special}</bdi>' in page
-    assert [*values(view)["marks"]] == ["mask", "random", "kept"]
-    lines = [re.sub(" +", " ", line.strip()) for line in on_terminal(view)]
-    assert lines[:2] == ["de <1> a[b] <1>", "en <1> [j→d][=e] <1>"]
-    # Where nothing is hidden nothing is marked, and no key is needed.
-    causal = read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
-    assert "<mark" not in as_html(causal)
-    assert values(causal)["marks"] == {}
 
 
 def grids(name):
@@ -195,26 +157,3 @@ def test_veco_shows_both_of_its_suits():
     same = fields["sides"][:, None] == fields["sides"]
     alone, across, whole = view.grids_LL.values()
     assert (alone == same).all() and (across == ~same).all() and whole.all()
-
-
-def test_btmlm_shows_both_of_its_stages():
-    view, fields = grids("btmlm")
-    assert {*view.grids_LL} == {"first stage", "second stage"}
-    text = fields["is_mask"] == 0
-    assert (view.grids_LL["first stage"] == (text[None, :] | np.eye(len(text), dtype=bool))).all()
-    assert view.grids_LL["second stage"].all()
-    assert [t.how == "pseudo" for t in view.tokens] == (~text).tolist()
-
-
-def test_camlm_and_word_recovery_show_who_is_attended():
-    view, fields = grids("camlm")
-    mask, side = fields["is_mask"] > 0, fields["sides"]
-    for q, k in np.ndindex(len(side), len(side)):
-        if not mask[q]:
-            expected = side[q] == side[k] and not mask[k]
-        else:
-            expected = side[q] == side[k] if mask[k] else side[q] != side[k]
-        assert view.grids_LL["attention"][q, k] == expected
-    view, fields = grids("clwr")
-    assert (view.grids_LL["word recovery"] == (fields["sides"][:, None] != fields["sides"])).all()
-    assert {t.how for t in view.tokens} == {"recover", ""}

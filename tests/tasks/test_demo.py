@@ -7,23 +7,13 @@ import pytest
 import seqio
 
 from xlingjax import demo as corpus
-from xlingjax.data.seqio.mixture import mixture_source, tasks_of
+from xlingjax.data.seqio.mixture import tasks_of
 from xlingjax.data.seqio.rows import RowConverter
 from xlingjax.preprocessors.unicoder import ClMlmFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.tasks import demo
 
 LENGTH = 128
-
-
-@pytest.mark.parametrize(
-    "first", ["data.seqio.task_text", "workflows.tasks.measure", "tasks.xlm", "tasks.objectives"]
-)
-def test_any_module_may_be_the_first_that_imports_seqio(first, tmp_path):
-    code = f"import xlingjax.tasks, xlingjax.{first}, xlingjax.tasks.demo, seqio\n"
-    code += "print('demo.mlm' in seqio.MixtureRegistry.names())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "True", done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("first", ["xlingjax.tasks", "seqio"])
@@ -108,14 +98,3 @@ def test_seqio_mixes_the_objectives_of_a_paper(small, mix):
             else:
                 continue
             assert not values.any(), (name, field)
-
-
-@pytest.mark.long
-def test_the_trainer_reads_a_mixture_of_objectives(small):
-    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-
-    vocabulary = Vocabulary.load(demo.corpus() / "vocab")
-    source = mixture_source("demo.xlm", TlmFeatures(), batch=2, length=64, vocabulary=vocabulary)
-    assert len(source.identity["sampling_table"]) == 10
-    assert source.next()["input_ids"].shape == (2, 64)
-    source.close()

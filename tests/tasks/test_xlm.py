@@ -3,21 +3,16 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers.files import write
 from tests.helpers.text import file_source
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
 from xlingjax.tasks.xlm import register_source, register_text
 
-LINES = {
-    "de": (
-        ["Der Hund schläft im Haus.", "", "Die Katze trinkt Milch.", "Es regnet heute sehr stark."]
-        * 20
-    ),
-    "en": (
-        ["The dog sleeps in the house.", "", "The cat drinks milk.", "It rains a lot today."] * 20
-    ),
-}
+DE = ["Der Hund schläft im Haus.", "", "Die Katze trinkt Milch.", "Es regnet heute sehr stark."]
+EN = ["The dog sleeps in the house.", "", "The cat drinks milk.", "It rains a lot today."]
+LINES = {"de": 20 * DE, "en": 20 * EN}
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +24,10 @@ def cache(tmp_path, monkeypatch):
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("text")
     for code, lines in LINES.items():
-        for path in (
-            root / "mono" / code / "a.txt",
-            root / "parallel" / f"de-en.{code}",
-            root / "held" / code / "h.txt",
-        ):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(
-                "".join(f"{line}\n" for line in lines[: 8 if "held" in path.parts else None])
-            )
+        whole = "".join(f"{line}\n" for line in lines)
+        write(root / "mono" / code / "a.txt", whole)
+        write(root / "parallel" / f"de-en.{code}", whole)
+        write(root / "held" / code / "h.txt", "".join(f"{line}\n" for line in lines[:8]))
     return root
 
 
@@ -53,22 +43,16 @@ def vocabulary(folder):
 def test_registered_text_is_ordinary_seqio(folder, vocabulary):
     import seqio
 
-    arguments = dict(
-        vocabulary=vocabulary,
-        mono=str(folder / "mono"),
-        parallel=str(folder / "parallel"),
-        heldout_mono=str(folder / "held"),
-        name="plain",
-    )
+    arguments = {"vocabulary": vocabulary, "mono": str(folder / "mono"), "name": "plain"}
+    arguments |= {"parallel": str(folder / "parallel"), "heldout_mono": str(folder / "held")}
     assert register_text(**arguments) == "plain" and register_text(**arguments) == "plain"
     text, pairs = seqio.get_mixture_or_task("plain.text"), seqio.get_mixture_or_task("plain.pairs")
     assert [task.name for task in text.tasks] == ["plain.text.de", "plain.text.en"]
     assert [task.name for task in pairs.tasks] == ["plain.pairs.de_en"]
     assert text.get_rate(text.tasks[0]) == 60.0 and sorted(text.splits) == ["train", "validation"]
     examples = list(text.tasks[0].get_dataset(None, "train", shuffle=False).as_numpy_iterator())
-    assert [e["text"].tolist() for e in examples] == [
-        vocabulary.encode(line) for line in LINES["de"]
-    ]
+    expected = [vocabulary.encode(line) for line in LINES["de"]]
+    assert [e["text"].tolist() for e in examples] == expected
     held = list(text.tasks[0].get_dataset(None, "validation", shuffle=False).as_numpy_iterator())
     assert len(held) == 8
     pair = next(pairs.get_dataset(None, "train", shuffle=False).as_numpy_iterator())
@@ -76,8 +60,6 @@ def test_registered_text_is_ordinary_seqio(folder, vocabulary):
     assert pair["second"].tolist() == vocabulary.encode(LINES["en"][0])
     with pytest.raises(UserError, match="'plain' is registered for other files"):
         register_text(vocabulary=vocabulary, mono=str(folder / "held"), name="plain")
-    with pytest.raises(UserError, match="no text to train on"):
-        register_text(vocabulary=vocabulary)
 
 
 def test_holdout_splits_the_same_lines_in_seqio_and_in_the_token_cache(folder, vocabulary):
@@ -111,32 +93,18 @@ def example_source(lines):
 def test_foreign_sources_give_the_same_batches_as_files(folder, vocabulary):
     from xlingjax.data.seqio.mixture import mixture_source
 
-    register_source(
-        "foreign.de",
-        example_source({"content": LINES["de"]}),
-        ["de"],
-        vocabulary,
-        keys={"text": "content"},
-    )
+    source = example_source({"content": LINES["de"]})
+    register_source("foreign.de", source, ["de"], vocabulary, keys={"text": "content"})
     foreign = mixture_source("foreign.de", ClmFeatures(), batch=2, length=16)
     own = file_source(ClmFeatures(), vocabulary, 2, 16, mono=str(folder / "mono/de/*.txt"))
     for _ in range(3):
         for a, b in zip(foreign.next().values(), own.next().values(), strict=True):
             np.testing.assert_array_equal(a, b)
-    columns = {"de": LINES["de"], "en": LINES["en"]}
-    register_source(
-        "foreign.pair",
-        example_source(columns),
-        ["de", "en"],
-        vocabulary,
-        keys={"first": "de", "second": "en"},
-    )
+    keys = {"first": "de", "second": "en"}
+    register_source("foreign.pair", example_source(LINES), ["de", "en"], vocabulary, keys=keys)
     pairs = mixture_source("foreign.pair", TlmFeatures(), batch=2, length=128)
-    assert (
-        pairs.languages == ("de", "en") and pairs.identity["sampling_table"][0]["sentences"] == 60
-    )
-    with pytest.raises(UserError, match="task foreign.de cannot feed 'tlm', which reads pairs"):
-        mixture_source("foreign.de", TlmFeatures(), batch=2, length=64)
+    assert pairs.languages == ("de", "en")
+    assert pairs.identity["sampling_table"][0]["sentences"] == 60
 
 
 def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, monkeypatch):
@@ -159,24 +127,6 @@ def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, mon
         seqio.TaskRegistry.remove("changed.de")
 
 
-def test_files_of_a_foreign_source_are_tokenised_once(vocabulary, tmp_path):
-    import seqio
-
-    from tests.helpers.records import task_records
-
-    (tmp_path / "a.txt").write_text("Der Hund schläft im Haus.\n")
-    source = seqio.TextLineDataSource({"train": str(tmp_path / "a.txt")})
-    named = [lambda lines: lines.map(lambda line: {"text": line})]
-    register_source("lines.de", source, ["de"], vocabulary, preprocessors=named)
-    task = seqio.get_mixture_or_task("lines.de")
-    first = task_records(task, "train", vocabulary)
-    (cached,) = (tmp_path / "cache" / "tokens").rglob("ids.npy")
-    written = cached.stat().st_mtime_ns
-    again = task_records(task, "train", vocabulary)
-    assert first.content_hash() == again.content_hash()
-    assert cached.stat().st_mtime_ns == written
-
-
 def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     import seqio
     import tensorflow as tf
@@ -190,17 +140,11 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     with tf.io.TFRecordWriter(str(folder / "train.tfrecord-00000-of-00001")) as writer:
         for ids in sentences:
             feature = tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
-            writer.write(
-                tf.train.Example(
-                    features=tf.train.Features(feature={"text": feature})
-                ).SerializeToString()
-            )
-    (folder / "info.train.json").write_text(
-        json.dumps({"num_shards": 1, "features": {"text": {"dtype": "int32", "shape": [None]}}})
-    )
-    with pytest.raises(
-        UserError, match="cached.de has no SeqIO cache; write it with `seqio_cache_tasks"
-    ):
+            features = tf.train.Features(feature={"text": feature})
+            writer.write(tf.train.Example(features=features).SerializeToString())
+    description = {"num_shards": 1, "features": {"text": {"dtype": "int32", "shape": [None]}}}
+    (folder / "info.train.json").write_text(json.dumps(description))
+    with pytest.raises(UserError, match="cached.de has no SeqIO cache; write it with `seqio_cache"):
         mixture_source("cached.de", ClmFeatures(), batch=1, length=32, use_cached=True)
     (folder / "COMPLETED").touch()
     (folder / "stats.train.json").write_text(json.dumps({"examples": len(sentences)}))

@@ -201,7 +201,6 @@ def on_rows(
         opened,
         positions=reading.length,
         shortest=shapes(row_lengths(reading.length)[0]) if by_length else {},
-        languages=lambda: corpus.languages,
     )
     return ObjectiveRun(objective, batches, weight)
 

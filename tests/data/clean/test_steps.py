@@ -110,16 +110,6 @@ def test_the_language_of_a_text_is_that_of_facebooks_model():
         model.require("xx")
 
 
-def test_a_file_that_is_no_model(tmp_path):
-    pytest.importorskip("fasttext")
-    path = tmp_path / "lid.bin"
-    with pytest.raises(UserError, match="no such file"):
-        Identifier(str(path))
-    path.write_bytes(b"no model")
-    with pytest.raises(UserError, match="wrong file format"):
-        Identifier(str(path))
-
-
 # --- Repetitions ----------------------------------------------------------------------------------
 
 

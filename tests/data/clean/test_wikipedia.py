@@ -3,7 +3,7 @@ import bz2
 import pytest
 
 from tests.helpers.mediawiki import PAGES, dump, write_dump
-from xlingjax.data.clean.wikipedia import articles, plain_text, wikipedia_language
+from xlingjax.data.clean.wikipedia import articles, plain_text
 from xlingjax.errors import UserError
 
 pytest.importorskip("mwxml")
@@ -39,17 +39,6 @@ def test_a_dump_is_the_text_of_its_articles(tmp_path):
 )
 def test_markup(markup, text):
     assert plain_text(markup, frozenset({"datei", "kategorie"})) == text
-
-
-def test_the_language_of_a_dump(tmp_path):
-    for name, code in {
-        "dewiki-20260101-pages-articles.xml.bz2": "de",
-        "zh_yuewiki-latest-pages-articles1.xml-p1p4124.bz2": "yue",
-        "simplewiki-latest-pages-articles.xml": "en",
-    }.items():
-        assert wikipedia_language(tmp_path / name) == code
-    with pytest.raises(UserError, match="the name of a dump begins with the code"):
-        wikipedia_language(tmp_path / "pages-articles.xml.bz2")
 
 
 @pytest.mark.parametrize(

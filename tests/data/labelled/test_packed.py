@@ -21,8 +21,3 @@ def test_examples_come_back_in_any_order_alone_and_beside_others():
     assert len(packed) == 3 and packed.take(np.array([1, 2])) == [FIRST[1:], beside[1:]]
     # Bytes of the longer of the two.
     assert packed.sizes.tolist() == [21, 2, 6]
-
-
-def test_nothing_is_nothing():
-    packed = PackedExamples(pack([[]]), 1)
-    assert len(packed) == 0 and packed.sizes.size == 0 and packed.take(np.array([], int)) == [[]]

@@ -11,20 +11,15 @@ CONTEXT = "Köln liegt am Rhein."
 
 def squad(*answers, id="a", context=CONTEXT, question="Wo?"):
     given = [{"text": text, "answer_start": start} for text, start in answers]
-    return {
-        "paragraphs": [
-            {"context": context, "qas": [{"id": id, "question": question, "answers": given}]}
-        ]
-    }
+    qas = [{"id": id, "question": question, "answers": given}]
+    return {"paragraphs": [{"context": context, "qas": qas}]}
 
 
 @pytest.fixture
 def read(tmp_path):
     def read(*articles, **options):
         path = tmp_path / "dev.json"
-        path.write_text(
-            json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False), "utf-8"
-        )
+        path.write_text(json.dumps({"version": "1.1", "data": articles}))
         return read_squad([path], None, "de", **options)
 
     return read
@@ -78,64 +73,23 @@ def test_what_a_machine_left_blank_is_lost(read):
         squad(("Köln", 0), id="h"),
     ]
     found = read(*rows, translated=True)
-    assert [(one.id, one.question, one.answers) for one in found] == [
-        ("a", "Wo?", ("Köln",)),
-        ("b", "Wo?", ()),
-        ("c", "Wo?", ()),
-        ("d", "", ()),
-        ("e", "Wo?", ()),
-        ("f", "", ()),
-        ("g", "Wo?", ()),
-        ("h", "Wo?", ("Köln",)),
+    assert [(one.id, one.question) for one in found] == [
+        (id, "" if id in "df" else "Wo?") for id in "abcdefgh"
     ]
+    assert [one.answers for one in found] == [("Köln",), *[()] * 6, ("Köln",)]
     assert [one.id for one in read(*rows, numbered=True, translated=True)] == [*map(str, range(8))]
-    for row, message in zip(
-        rows[1:7], ["an answer is not an object"] * 2 + ["no text 'question'"], strict=False
-    ):
-        with pytest.raises(UserError, match=message):
-            read(row)
     assert read(rows[0])[0].answers == (" ", "Köln")  # as the file says
-    strange = {
-        "paragraphs": [{"context": CONTEXT, "qas": [{"id": "a", "asked": "Wo?", "answers": []}]}]
-    }
-    for row, message in (
-        (strange, "question a: no text 'question'"),
-        (squad(("Rhein", "14")), "is not an object"),
-    ):
-        with pytest.raises(UserError, match=message):  # another layout is no loss
-            read(row, translated=True)
 
 
 @pytest.mark.parametrize(
     "article, message",
     [
-        (squad(("Rhein", 13)), r"question a: the answer 'Rhein' is not in its context at char"),
-        (squad(("Rhein", -6)), r"question a: the answer 'Rhein' is not in its context"),
-        (
-            squad(("Rhein", "14")),
-            r"question a: an answer is not an object with a text and an answer_start",
-        ),
-        (squad(id=""), r"dev.json: a question without an id"),
-        (squad(question=" "), r"question a: no text 'question'"),
-        (squad(context=None), r"a paragraph: no text 'context'"),
-        ({"title": "x"}, r"an article has no list 'paragraphs'; expected SQuAD's layout"),
-        ({"paragraphs": []}, r"no questions in this file"),
+        (squad(("Rhein", 13)), "question a: the answer 'Rhein' is not in its context at char"),
+        (squad(("Rhein", "14")), "question a: an answer is not an object with a text and an"),
+        (squad(question=" "), "question a: no text 'question'"),
+        ({"title": "x"}, "an article has no list 'paragraphs'; expected SQuAD's layout"),
     ],
 )
 def test_faults_name_the_question(read, article, message):
     with pytest.raises(UserError, match=message):
         read(article)
-
-
-def test_files_that_are_not_squads(tmp_path):
-    path = tmp_path / "x.json"
-    for text, message in (
-        (b'{"data": [', r"x.json: not SQuAD's one JSON object"),
-        (b'{\n"data": "\xff"}', r"x.json, line 2: invalid UTF-8"),
-        (b"[]", r"x.json: the file has no list 'data'"),
-    ):
-        path.write_bytes(text)
-        with pytest.raises(UserError, match=message):
-            read_squad([path], None, "de")
-    with pytest.raises(UserError, match=r"missing file: .*y.json; fetch it"):
-        read_squad([tmp_path / "y.json"], None, "de")

@@ -47,13 +47,3 @@ def test_faults_of_a_teachers_file_name_the_line(tmp_path, change, message):
     with pytest.raises(UserError, match=f"udpos.de.jsonl, {message}") as error:
         read_labelled(path, UDPOS)
     assert "\n" not in str(error.value)
-
-
-def test_a_label_that_the_task_does_not_have_is_named(tmp_path):
-    path = labelled_path(tmp_path, XNLI, "de")
-    path.write_text('{"premise": "a", "hypothesis": "b", "label": "maybe", "line": 1}\n')
-    with pytest.raises(
-        UserError,
-        match="xnli.de.jsonl, line 1: unknown label 'maybe', expected one of contradiction",
-    ):
-        read_labelled(path, XNLI)

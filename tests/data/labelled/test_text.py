@@ -46,8 +46,6 @@ def test_bad_files_are_named_with_their_line(tmp_path, text, message):
     path = write(tmp_path / "x.tsv", text)
     with pytest.raises(UserError, match=f"x.tsv[,:] {message}"):
         lt.read_labelled_tsv(path, LABELS)
-    with pytest.raises(UserError, match="missing file: .*none.tsv; fetch it"):
-        lt.read_labelled_tsv(tmp_path / "none.tsv")
 
 
 def test_quoting_is_what_every_mark_says(tmp_path):
@@ -55,9 +53,8 @@ def test_quoting_is_what_every_mark_says(tmp_path):
         return lt.is_quoted(write(tmp_path / "q.tsv", text))
 
     assert quoted('"say ""yes"""\tB\t0\nA\tB\t1\n')
-    assert not quoted(
-        '"say ""yes"""\tB\t0\nA "b"\tB\t1\n'
-    )  # one field is written otherwise: the file is plain
+    # One field is written otherwise: the file is plain.
+    assert not quoted('"say ""yes"""\tB\t0\nA "b"\tB\t1\n')
     assert not quoted('"A whole quotation."\tB\t0\n')  # csv would have doubled the marks
     assert not quoted('"\tB\t0\n') and not quoted("A\tB\t0\n")
     plain = write(tmp_path / "p.tsv", '"A," he said.\t"B"\t1\n')
@@ -68,12 +65,8 @@ def test_test_sets_may_lack_the_label_from_every_line(tmp_path):
     table = lt.Table()
     path = write(tmp_path / "test.tsv", "a\tb\nc\td\n")
     assert table([path], NLI, "de") == [Example("a", "b", None), Example("c", "d", None)]
-    with pytest.raises(
-        UserError, match=r"test.tsv, line 2: 3 columns, expected 2: premise TAB hypothesis"
-    ):
+    with pytest.raises(UserError, match="test.tsv, line 2: 3 columns, expected 2: premise TAB hy"):
         table([write(path, "a\tb\nc\td\tneutral\n")], NLI, "de")
-    with pytest.raises(UserError, match=r"test.tsv, line 1: 1 columns, expected 3"):
-        table([write(path, "a\n")], NLI, "de")
 
 
 def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
@@ -93,11 +86,7 @@ def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
     assert table([path], NLI, "fr")[0].line == 3
     with pytest.raises(UserError, match=r"x.tsv: no examples in 'th' in this file"):
         table([path], NLI, "th")
-    with pytest.raises(UserError, match=r"x.tsv, line 2: 5 columns, expected 6: language TAB"):
-        table([write(path, f"{header}\nde\tneutral\t(\tA\tB\n")], NLI, "de")
-    with pytest.raises(
-        UserError, match=r"x.tsv: its header lacks columns of language TAB gold_label TAB sentence1"
-    ):
+    with pytest.raises(UserError, match=r"x.tsv: its header lacks columns of language TAB gold_"):
         table([write(path, "de\tneutral\t(\tA\tB\tTrue\n")], NLI, "de")
 
 
@@ -105,9 +94,8 @@ def test_texts_of_several_columns_are_joined(tmp_path):
     table = lt.Table(("query", "title", "text", "label"), ("query",), ("title", "text"))
     path = write(tmp_path / "x", "q\tt\ts\t1\nq\t\ts\t0\n")
     assert [example.hypothesis for example in table([path], BINARY, "de")] == ["t s", "s"]
-    for empty in ("q\t\t\t1\n", "\tt\ts\t1\n"):
-        with pytest.raises(UserError, match=r"x, line 1: a text is empty"):
-            table([write(path, empty)], BINARY, "de")
+    with pytest.raises(UserError, match=r"x, line 1: a text is empty"):
+        table([write(path, "q\t\t\t1\n")], BINARY, "de")
 
 
 def test_translations_with_their_original(tmp_path):
@@ -121,14 +109,8 @@ def test_translations_with_their_original(tmp_path):
 
 
 def test_xcopa(tmp_path):
-    row = {
-        "premise": "It rained.",
-        "choice1": "A.",
-        "choice2": "B.",
-        "question": "cause",
-        "label": 1,
-        "idx": 0,
-    }
+    row = {"premise": "It rained.", "choice1": "A.", "choice2": "B.", "question": "cause"}
+    row |= {"label": 1, "idx": 0}
     path = write(tmp_path / "x.jsonl", json.dumps(row))
     assert lt.read_xcopa([path], BINARY, "en") == [Example("It rained. cause", "A. / B.", "1")]
     write(path, json.dumps({key: value for key, value in row.items() if key != "label"}))
@@ -138,22 +120,11 @@ def test_xcopa(tmp_path):
     )  # as XTREME's script hides them
     assert {one.label for one in lt.read_xcopa([write(path, hidden)], BINARY, "en")} == {None}
     told = hidden.replace('"label": 0', '"label": 1', 1)
-    assert [one.label for one in lt.read_xcopa([write(path, told)], BINARY, "en")] == [
-        "1",
-        *["0"] * 499,
-    ]
-    assert (
-        lt.read_xcopa([write(path, json.dumps(row | {"label": 0}))], BINARY, "en")[0].label == "0"
-    )
+    found = [one.label for one in lt.read_xcopa([write(path, told)], BINARY, "en")]
+    assert found == ["1", *["0"] * 499]
     for text, message in (
         ("{}\n", r"x.jsonl, line 1: no text 'premise'"),
-        ("[1]\n", r"x.jsonl, line 1: not a JSON object"),
-        ("\n{\n", r"x.jsonl, line 2: not a JSON object"),
-        (
-            json.dumps(row | {"label": 2}),
-            r"x.jsonl, line 1: unknown label '2', expected one of 0, 1",
-        ),
-        ("", r"x.jsonl: no examples"),
+        (json.dumps(row | {"label": 2}), r"x.jsonl, line 1: unknown label '2', expected one of 0"),
     ):
         with pytest.raises(UserError, match=message):
             lt.read_xcopa([write(path, text)], BINARY, "en")
@@ -173,9 +144,3 @@ def test_intents(tmp_path):
     assert lt.read_mtod_intents([write(path, mtod)], task, "es") == [
         Example("Alarma a las 5", None, "alarm/set_alarm")
     ]
-    for text, message in (
-        (mtod.replace("\tes_XX", ""), r"line 1: 3 columns, expected 4"),
-        ("", r"x.conll: no utterances"),
-    ):
-        with pytest.raises(UserError, match=message):
-            lt.read_mtod_intents([write(path, text)], task, "es")

@@ -6,7 +6,6 @@ import pytest
 from nltk.translate.bleu_score import corpus_bleu
 
 from xlingjax.cli import main
-from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.moses import STEPS, moses_bleu, moses_steps
 
 pytest.importorskip("sacremoses", reason="needs the extra clean")
@@ -27,12 +26,7 @@ WANTED = [
     "steps, language, line, expected",
     [
         # tokenizer.perl: escaped, abbreviations kept, clitics apart.
-        (
-            ["tokenise"],
-            "en",
-            'Mr. Li isn\'t here, "he" said.',
-            "Mr. Li isn &apos;t here , &quot; he &quot; said .",
-        ),
+        (["tokenise"], "en", 'Mr. Li isn\'t "he".', "Mr. Li isn &apos;t &quot; he &quot; ."),
         # Its -a.
         (["tokenise", "hyphens"], "en", "well-known", "well @-@ known"),
         (["tokenise"], "en", "well-known", "well-known"),
@@ -64,15 +58,6 @@ def test_tokenised_bleu_is_nltks_of_the_tokens(steps):
     assert signature.startswith(f"moses:{chosen}|language:en|") and "tok:none" in signature
 
 
-@pytest.mark.parametrize(
-    "steps, said",
-    [(["stem"], "no step 'stem' here: choose among punctuation"), (["hyphens"], "add tokenise")],
-)
-def test_steps_that_there_are_not_are_refused(steps, said):
-    with pytest.raises(UserError, match=said):
-        moses_steps(steps, "en")
-
-
 def test_two_files_of_lines_are_scored(tmp_path, capsys):
     made, wanted = tmp_path / "made.en", tmp_path / "wanted.en"
     made.write_text("\n".join(MADE) + "\n")
@@ -84,13 +69,8 @@ def test_two_files_of_lines_are_scored(tmp_path, capsys):
     assert f"tokenised_bleu {value:.2f} of 3 lines (moses:tokenise+lowercase|" in (
         capsys.readouterr().out
     )
-    for wrong, said in (
-        ([], "give --suite for a benchmark's folders, or --metric"),
-        (["--metric", "bleu"], "--metric needs --language"),
-        (["--metric", "chrf", "--language", "en", "--moses", "tokenise"], "of its own"),
-    ):
-        assert main.main([*command, *wrong]) == 2
-        assert said in capsys.readouterr().err
+    assert main.main([*command, "--metric", "bleu"]) == 2
+    assert "--metric needs --language" in capsys.readouterr().err
 
 
 def test_lines_are_taken_through_the_steps(monkeypatch, capsys):

@@ -33,12 +33,8 @@ def test_what_closes_an_entity():
     assert entity_f1(found, gold) == pytest.approx(0.4)
     assert entity_f1([["B-LOC", "O"]], [["B-LOC", "E-LOC"]]) == 0
     # Two beside each other, and marks without a type.
-    assert entities(["S-A", "S-A", "B-A", "E-A", "B-A"]) == {
-        (0, 0, "A"),
-        (1, 1, "A"),
-        (2, 3, "A"),
-        (4, 4, "A"),
-    }
+    found = entities(["S-A", "S-A", "B-A", "E-A", "B-A"])
+    assert found == {(0, 0, "A"), (1, 1, "A"), (2, 3, "A"), (4, 4, "A")}
     assert entities(["B", "I", "O", "B"]) == {(0, 1, ""), (3, 3, "")}
 
 

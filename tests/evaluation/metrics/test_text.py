@@ -73,31 +73,18 @@ def test_bleu_by_hand():
     assert score == pytest.approx(geometric_mean(4 / 6, 3 / 5, 2 / 4, 1 / 3))
     assert signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu_version}"
     score, signature = generation.bleu(made, wanted, "de", lowercase=True)
-    assert (
-        score == pytest.approx(geometric_mean(5 / 6, 4 / 5, 3 / 4, 2 / 3))
-        and "|case:lc|" in signature
-    )
-    smoothed, _ = generation.bleu(
-        ["a b c x d"], ["a b c y d"], "en"
-    )  # no 4-gram of two: 1 / (2 * 2)
+    assert score == pytest.approx(geometric_mean(5 / 6, 4 / 5, 3 / 4, 2 / 3))
+    assert "|case:lc|" in signature
+    # No 4-gram of two: 1 / (2 * 2).
+    smoothed, _ = generation.bleu(["a b c x d"], ["a b c y d"], "en")
     assert smoothed == pytest.approx(geometric_mean(4 / 5, 2 / 4, 1 / 3, 1 / 4))
-    corpus, _ = generation.bleu(
-        ["a b c d", "e f"], ["a b c d", "e f g h"], "en"
-    )  # counted over lines, not their mean
+    # Counted over lines, not their mean.
+    corpus, _ = generation.bleu(["a b c d", "e f"], ["a b c d", "e f g h"], "en")
     assert corpus == pytest.approx(100 * math.exp(1 - 8 / 6))
 
 
 @pytest.mark.parametrize(
-    ("language", "tokenizer"),
-    [
-        ("zh", "zh"),
-        ("zh_TW", "zh"),
-        ("zh-Hans", "zh"),
-        ("ja", "char"),
-        ("th", "char"),
-        ("km", "char"),
-    ]
-    + [("ko", "13a"), ("de", "13a"), ("hi", "13a")],
+    ("language", "tokenizer"), [("zh_TW", "zh"), ("ja", "char"), ("th", "char"), ("ko", "13a")]
 )
 def test_the_tokenizer_is_the_languages(language, tokenizer):
     score, signature = generation.bleu(["我喜欢吃 GPT"], ["我喜欢吃 GPU"], language)
@@ -134,17 +121,8 @@ def test_tokenised_bleu_is_multi_bleus():
         made, wanted = [" \t".join(line) for line in made], [" ".join(line) for line in wanted]
         score, signature = generation.tokenised_bleu(made, wanted)
         assert 5 < score == pytest.approx(multi_bleu(made, wanted))
-        assert (
-            signature
-            == f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:{sacrebleu_version}"
-        )
+        assert signature.startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:")
     assert generation.tokenised_bleu(["a b c x d"], ["a b c y d"])[0] == 0  # no smoothing
-    assert (
-        generation.tokenised_bleu(["a b c d x\u00a0y"], ["a b c d x\u2009y"])[0] < 90
-    )  # they stay what they are
-    assert (
-        generation.tokenised_bleu([""], ["a"])[0] == generation.tokenised_bleu(["a"], [""])[0] == 0
-    )
 
 
 def test_an_unknown_word_matches_nothing():
@@ -186,43 +164,24 @@ def test_rouge_l_reads_every_script(language, made, wanted, f1):
 
 
 def test_the_wrong_script_is_wrong():
-    made = [
-        "Собака спит.",
-        "The dog sleeps.",
-        "",
-        " \n",
-        "12 %",
-        "Это новый iPhone",
-        "iPhone 7 Plus: обзор",
-        "ཨོཾ",
-    ]
-    right = [True, False, False, False, False, True, False, False]
-    assert [generation.wrong_language_rate([text], "ru") == 0 for text in made] == right
-    assert generation.wrong_language_rate(made, "ru") == 6 / 8
-    assert generation.wrong_language_rate(["ab где", "ab привет"], "ru") == 0
-    assert (
-        generation.wrong_language_rate(["ab аб", "abc аб"], "ru") == 1 / 2
-    )  # as many letters: the target's
-    assert (
-        generation.wrong_language_rate(["abc"], "sr_Latn")
-        == 0
-        == generation.wrong_language_rate(["犬"], "zh_TW")
-    )
-    assert (
-        generation.wrong_language_rate(NEW["nl"], "de") == 0
-    )  # one script: not told without texts
+    rate = generation.wrong_language_rate
+    right = ["Собака спит.", "Это новый iPhone"]
+    wrong = ["The dog sleeps.", "", " \n", "12 %", "iPhone 7 Plus: обзор", "ཨོཾ"]
+    assert [rate([text], "ru") for text in right + wrong] == [0] * 2 + [1] * 6
+    assert rate(right + wrong, "ru") == 6 / 8
+    # As many letters: the target's.
+    assert rate(["ab аб", "abc аб"], "ru") == 1 / 2
+    assert rate(["abc"], "sr_Latn") == 0 == rate(["犬"], "zh_TW")
+    # One script: not told without texts.
+    assert rate(NEW["nl"], "de") == 0
 
 
 @pytest.mark.parametrize("language", NEW)
 def test_texts_tell_languages_of_one_script(language):
     for other, lines in NEW.items():
         assert generation.wrong_language_rate(lines, language, TEXTS) == (other != language)
-    assert (
-        generation.wrong_language_rate(
-            ["", NEW[language][0], "123", "собака спит"], language, TEXTS
-        )
-        == 3 / 4
-    )
+    mixed = ["", NEW[language][0], "123", "собака спит"]
+    assert generation.wrong_language_rate(mixed, language, TEXTS) == 3 / 4
 
 
 def test_how_much_text_a_language_has_does_not_decide():
@@ -234,31 +193,6 @@ def test_how_much_text_a_language_has_does_not_decide():
     ):
         assert generation.wrong_language_rate(NEW["de"], "de", texts) == 0
         assert generation.wrong_language_rate(NEW["nl"] + NEW["en"], "de", texts) == 1
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "text", "is_x"),
-    [
-        ("aab", "abb", "a", True),  # each order decides where the lower ones do not
-        ("aab", "abb", "b", False),
-        ("a b c a", "a c b a", "qbq", True),
-        ("abacada", "acabada", "bac", True),
-        ("acabada", "abacada", "bac", False),
-        ("A" * 12, "b" * 12, "aaa", True),  # case is no evidence
-        (
-            "a" * 20,
-            "aaaacefghijklmno",
-            "aaaaaaaaac",
-            True,
-        ),  # add-one: n-grams not seen do not outweigh the rest
-        ("abc", "abd", "zzz", True),  # nothing to go by: not shown wrong
-    ],
-)
-def test_naive_bayes_by_hand(x, y, text, is_x):
-    texts = {"de": [x], "nl": [y]}
-    assert generation.wrong_language_rate([text], "de", texts) == (not is_x)
-    likely = generation._likeliest("nl", texts, [text])
-    assert likely.tolist() == [not is_x or text in ("qbq", "zzz")]
 
 
 def test_naive_bayes_by_the_formula():
@@ -286,46 +220,25 @@ def test_naive_bayes_by_the_formula():
 def test_a_language_whose_script_is_open_needs_texts():
     texts = {"sr": ["Мачка спава", "Mačka spava na krovu"], "en": ["The cat sleeps on the roof"]}
     assert generation.wrong_language_rate(["мачка", "mačka na", "the cat"], "sr", texts) == 1 / 3
+    # Likely, but no letters; a rival in any script.
     digits = {"sr": ["a b c 12 %..."], "en": ["abcdefghijklm"]}
-    assert generation._likeliest("sr", digits, ["..."]).all()
-    assert (
-        generation.wrong_language_rate(["", "...", "12 %"], "sr", digits) == 1
-    )  # likely, but no letters
-    assert (
-        generation.wrong_language_rate(["the cat", "mačka na"], "en", texts) == 1 / 2
-    )  # a rival in any script
-    for given in (None, {}, {"sr": ["Мачка"]}):
-        with pytest.raises(UserError, match="script of 'sr' is unknown.*sr_Latn"):
-            generation.wrong_language_rate(["a"], "sr", given)
+    assert generation.wrong_language_rate(["", "...", "12 %"], "sr", digits) == 1
+    assert generation.wrong_language_rate(["the cat", "mačka na"], "en", texts) == 1 / 2
+    with pytest.raises(UserError, match="script of 'sr' is unknown.*sr_Latn"):
+        generation.wrong_language_rate(["a"], "sr", {"sr": ["Мачка"]})
     with pytest.raises(UserError, match=r"no texts of de .*\(sr, en\)"):
         generation.wrong_language_rate(["a"], "de", texts)
-    with pytest.raises(UserError, match="no text of nl "):
-        generation.wrong_language_rate(["a"], "de", {"de": ["ein"], "nl": [" ", ""]})
-    with pytest.raises(UserError, match="0 hypotheses"):
-        generation.wrong_language_rate([], "de")
 
 
 def test_score_names_every_number():
     made, wanted = ["The Cat sat on a mat.", "the dog ."], ["The cat sat on a mat.", "Der Hund ."]
     scores = generation.score(made, wanted, "de", True, {"de": TEXTS["de"], "en": TEXTS["en"]})
-    bleu, chrf = generation.bleu(made, wanted, "de", True), generation.chrf(made, wanted, True)
-    tokenised = generation.tokenised_bleu(made, wanted)
-    assert scores == {
-        "bleu": bleu[0],
-        "chrf": chrf[0],
-        "tokenised_bleu": tokenised[0],
-        "rouge_l": 50.0,
-        "wrong_language_rate": 1.0,
-        "signatures": {"bleu": bleu[1], "chrf": chrf[1], "tokenised_bleu": tokenised[1]},
+    signed = {
+        "bleu": generation.bleu(made, wanted, "de", True),
+        "chrf": generation.chrf(made, wanted, True),
+        "tokenised_bleu": generation.tokenised_bleu(made, wanted),
     }
-    assert len({scores["bleu"], scores["chrf"], scores["tokenised_bleu"]}) == 3
-    mixed = generation.score(made, wanted, "de")
-    assert (
-        mixed["bleu"] < scores["bleu"]
-        and mixed["chrf"] < scores["chrf"]
-        and mixed["wrong_language_rate"] == 0
-    )
-    assert (
-        mixed["tokenised_bleu"] == scores["tokenised_bleu"]
-        and "case:mixed" in mixed["signatures"]["bleu"]
-    )
+    assert scores.pop("signatures") == {name: told for name, (_, told) in signed.items()}
+    plain = {"rouge_l": 50.0, "wrong_language_rate": 1.0}
+    assert scores == {name: value for name, (value, _) in signed.items()} | plain
+    assert generation.score(made, wanted, "de")["bleu"] < scores["bleu"]

@@ -18,12 +18,8 @@ def accuracies(**values):
 
 def test_means_gap_and_languages_without_training():
     task = task_named("xtreme/xnli")
-    assert means(accuracies(**ACCURACY), task, ("en",)) == {
-        "mean": 60,
-        "en": 80,
-        "gap": 30,
-        "mean_other": 50,
-    }
+    expected = {"mean": 60, "en": 80, "gap": 30, "mean_other": 50}
+    assert means(accuracies(**ACCURACY), task, ("en",)) == expected
     assert means(accuracies(**ACCURACY), task, ("de", "en"))["mean_other"] == 40
     for trained_on in (("all",), (*ACCURACY,)):  # all were trained on: there is no other
         assert means(accuracies(**ACCURACY), task, trained_on) == {"mean": 60, "en": 80, "gap": 30}

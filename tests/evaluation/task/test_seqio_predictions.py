@@ -1,12 +1,9 @@
 """`seqio.Evaluator` on benchmark mixtures: the numbers of the score card."""
 
-from pathlib import Path
-
-import jax
 import pytest
 import seqio
 
-from tests.helpers import tiny, written_run
+from tests.helpers import tiny
 from tests.helpers.files import write
 from xlingjax.data.labelled.task import languages_present, read
 from xlingjax.data.vocabulary.training import train_vocabulary
@@ -21,7 +18,7 @@ from xlingjax.tasks import task_named
 from xlingjax.tasks.registry import register
 from xlingjax.tasks.seqio_evaluation import RecordConverter, encoded
 from xlingjax.tasks.seqio_scores import evaluated
-from xlingjax.tasks.text_to_text import input_text, prediction_of, text_of
+from xlingjax.tasks.text_to_text import prediction_of, text_of
 
 LANGUAGES = ("de", "en", "fr", "ru")
 READING = Reading(length=48, stride=8, max_question=12, longest=8)
@@ -94,37 +91,6 @@ def test_numbers_are_the_score_cards(official, mixtures, vocabulary, name):
         assert found[f"{suite}_evaluated.{task.name}.{language}"] == pytest.approx(expected)
 
 
-@pytest.mark.long
-def test_the_page_shows_what_runs(official, mixtures, vocabulary, tmp_path, capsys):
-    """The program of docs/benchmarks.md, with this run, these files and a model of 96 positions."""
-    task = task_named("xtreme/xnli")
-    codes = languages_present(task, official / "xtreme", "dev")
-    config = preset(
-        "tiny", vocab_size=vocabulary.size, num_languages=len(codes), max_positions=96, layers=1,
-        num_labels=3, classifier="xlm",
-    )  # fmt: skip
-    params = build_model(config).init(jax.random.key(1))
-    run = tmp_path / "run"
-    written_run.write(run, config, params, languages=codes, vocabulary=vocabulary.sha256)
-    for name, content in vocabulary.files().items():
-        (run / name).write_bytes(content)
-    page = Path(__file__).resolve().parents[3] / "docs/benchmarks.md"
-    blocks = page.read_text(encoding="utf-8").split("```python\n")
-    (program,) = [block for block in blocks if "seqio_predict_fn" in block.partition("```")[0]]
-    program = program.partition("```")[0].replace("runs/nli", str(run))
-    program = program.replace("xtreme.xnli", "xtreme_evaluated.xnli").replace("128", "48")
-    found = {}
-    exec(program, found)
-    scores = found["scores"].result()
-    assert str(scores) in capsys.readouterr().out
-    reading = Reading(length=48)
-    card = TaskScore(task, str(official / "xtreme"), vocabulary, codes, reading, "dev", codes)
-    expected = card(build_model(config), params, 0)["by_language"]
-    assert {name.rpartition(".")[2]: values for name, values in scores.items()} == {
-        code: pytest.approx(values) for code, values in expected.items()
-    }
-
-
 def test_predictions_of_a_part_are_scored(official, mixtures):
     """By `seqio.Evaluator`, which asks for splits by name: halves of dev choose and test."""
     task = task_named("xtreme/udpos")
@@ -144,27 +110,6 @@ def test_predictions_of_a_part_are_scored(official, mixtures):
         assert value == pytest.approx(by_hand) and value < 100, name
 
 
-@pytest.mark.long
-def test_a_mixture_is_text_to_text_for_any_trainer(mixtures, official):
-    """T5X's view: `inputs` and `targets` of bytes, `</s>` (1) behind both."""
-    data = seqio.get_dataset(
-        "xtreme_evaluated.xnli.de",
-        {"inputs": 400, "targets": 32},
-        seqio.EncDecFeatureConverter(pack=False),
-        dataset_split="dev",
-        verbose=False,
-    )
-    bytes_ = seqio.ByteVocabulary()
-    written = set()
-    for example in data.as_numpy_iterator():
-        ids = example["encoder_input_tokens"].tolist()
-        assert ids[ids.index(1) :] == [1] + [0] * (len(ids) - ids.index(1) - 1)
-        written.add((bytes_.decode(ids), bytes_.decode(example["decoder_target_tokens"].tolist())))
-    for record in read(task_named("xtreme/xnli"), official / "xtreme", "dev", "de"):
-        read_as = f"xnli premise: {record.premise} hypothesis: {record.hypothesis}"
-        assert (read_as, record.label) in written
-
-
 @pytest.mark.parametrize(
     ("name", "prediction"),
     [
@@ -178,9 +123,3 @@ def test_predictions_survive_as_text(name, prediction):
     kind = task_named(name).kind
     assert prediction_of(text_of(prediction, kind), kind) == prediction
     assert prediction_of(prediction, kind) == prediction
-
-
-def test_a_bitext_has_no_text_of_its_own(official):
-    task = task_named("xtreme/tatoeba")
-    (bitext,) = read(task, official / "xtreme", "test", "fr")
-    assert input_text(bitext, "tatoeba") == "tatoeba"
