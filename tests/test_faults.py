@@ -134,7 +134,6 @@ CASES = [
     (None, f"{PRETRAIN} --gin.BATCH=1e999", 2, "BATCH"),
     (None, "pretrian", 2, "did you mean 'pretrain'?"),
     # text and outputs
-    (write("held.txt", b"eins\rzwei\r"), ENCODE, 2, "its lines end in CR"),
     (write("held.txt", b""), ENCODE, 2, "no sentence in it"),
     (None, ENCODE.replace("v.npy", "/dev/null"), 2, "is no ordinary file"),
     (None, ENCODE.replace("held.txt", "v.npy"), 2, "is the file of --input"),

@@ -247,7 +247,7 @@ DAN_RUN = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], language
         ({"runtime": RuntimeConfig(platform="abacus")}, "'abacus' is not one of cpu, gpu, tpu"),
         (
             {"batch": lambda name, i: {"input_ids": np.zeros((8, 4), np.int32)}},
-            "mlm reads 'position_ids' .*rows",
+            "mlm reads 'position_ids'",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
