@@ -39,27 +39,22 @@ def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
 ):
     """Its languages are the task's, in the run and in all that is made of it."""
     _, source = folder
-    assert (
-        sweeping.finetune(
-            "xtreme/xnli", f"hf:{source}", files, tmp_path / "out", *SMALL, "--gin.DTYPE=float32"
-        )
-        == 0
-    )
+    more = (*SMALL, "--gin.DTYPE=float32")
+    out = tmp_path / "out"
+    assert sweeping.finetune("xtreme/xnli", f"hf:{source}", files, out, *more) == 0
     run = tmp_path / "out/cells/xtreme/xnli/transfer/seed-0/run"
     assert read_run_record(run)["languages"] == TESTED == [*open_run(run).languages]
     assert read_run_record(run)["model"]["dtype"] == "float32"
     assert main.main(["export", str(run), "--to", str(tmp_path / "exported")]) == 0
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        tmp_path / "exported"
-    ).eval()
+    auto, exported = transformers.AutoModelForSequenceClassification, tmp_path / "exported"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    model = auto.from_pretrained(exported).eval()
     for language in TESTED:
         records = read(task_named("xtreme/xnli"), files / "xtreme", "test", language)
         wanted = []
         for one in records:
-            given = tokenizer(
-                one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=48
-            )
+            pair = one.premise, one.hypothesis
+            given = tokenizer(*pair, return_tensors="pt", truncation=True, max_length=48)
             with torch.no_grad():
                 wanted.append(model.config.id2label[int(model(**given).logits.argmax())])
         assert lines_of(tmp_path / "out", "xnli", language) == wanted
@@ -99,10 +94,10 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
     run = tmp_path / f"out/cells/{suite}/{name}/transfer/seed-0/run"
     found = read_run_record(run)["languages"]
     assert len(found) == languages if isinstance(languages, int) else found == languages
-    scores = sweeping.scores(tmp_path / "out", suite, name, "transfer", "seed-0")["test"][
-        "by_language"
-    ]
-    assert {*scores} == {*TESTED} & {*found} if name != "pawsx" else {*scores} == {"de", "en"}
+    scores = sweeping.scores(tmp_path / "out", suite, name, "transfer", "seed-0")
+    scores = scores["test"]["by_language"]
+    tested = {"de", "en"} if name == "pawsx" else {*TESTED} & {*found}
+    assert {*scores} == tested
     for language in scores:
         records = read(task_named(task), files / suite, "test", language)
         lines = lines_of(tmp_path / "out", name, language)
@@ -110,23 +105,9 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
             assert len(lines) == len(records)
         else:
             assert lines
-    again = [
-        "evaluate",
-        run,
-        "--mixture",
-        suite,
-        "--tasks",
-        name,
-        "--data",
-        files / suite,
-    ]
-    assert (
-        main.main([str(word) for word in [*again, "--to", tmp_path / "again", "--allow-missing"]])
-        == 0
-    )
+    again = ["evaluate", run, "--mixture", suite, "--tasks", name, "--data", files / suite]
+    again += ["--to", tmp_path / "again", "--allow-missing"]
+    assert main.main([*map(str, again)]) == 0
     (cell,) = tmp_path.glob(f"again/cells/{suite}/{name}/as_it_is/*/scores.json")
     last = json.loads(cell.read_text())["test"]["by_language"]
     assert {*last} == {*scores}
-
-
-# --- the languages of each recipe -----------------------------------------------------------------
