@@ -60,7 +60,7 @@ train.steps = %STEPS       # no macro
 
 
 def test_text_that_is_not_gin_is_refused():
-    with pytest.raises(UserError, match=r"x\.gin, line 1: not gin syntax"):
+    with pytest.raises(UserError, match=r"x\.gin, line 2: not gin syntax"):
         list(macros_in("ROWS = [1,\n", "x.gin"))
 
 
