@@ -296,18 +296,6 @@ def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
             assert second["values"]["mean"] == pytest.approx(first["values"]["mean"], rel=1e-5)
 
 
-@pytest.mark.long
-def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
-    argv = arguments(
-        "inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path)
-    )
-    assert main.main([*argv, "--tokens"]) == 0
-    assert "<mask>" in capsys.readouterr().out
-    assert {"inspect.html", "mlm-0-attention.png", "tlm-0-attention.png"} <= {
-        path.name for path in tmp_path.iterdir()
-    }
-
-
 def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
     good = ["data", "check", "--mono", f"{corpus}/mono", "--parallel", f"{corpus}/pairs/*"]
     assert main.main([*good, "--vocabulary", f"{corpus}/vocab", "--length", "32"]) == 0
@@ -343,13 +331,6 @@ def test_the_demo_corpus_by_counts(tmp_path, refused, capsys):
     refused(main.main(["demo", str(tmp_path), "--languages", "xx,en"]), "language 'xx'")
 
 
-@pytest.mark.long
-def test_a_preempted_run_saves_and_says_so_in_its_exit_status(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("xlingjax.runtime.shutdown.Shutdown.reached", lambda self, step: step == 1)
-    assert pretrain(corpus, tmp_path) == 75
-    assert (tmp_path / "checkpoints" / "1").is_dir()
-
-
 def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
     def interrupted():
         raise KeyboardInterrupt
@@ -357,38 +338,6 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "doctor", interrupted)
     assert main.main(["doctor"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
-
-
-def test_text_from_registered_mixtures(corpus, tmp_path, monkeypatch):
-    write(
-        tmp_path / "my_tasks.py",
-        [
-            "from xlingjax.data.vocabulary.sentencepiece import Vocabulary",
-            "from xlingjax.tasks.xlm import register_text",
-            f"register_text(name='mine', vocabulary=Vocabulary.load('{corpus}/vocab'),",
-            f"              mono='{corpus}/mono', parallel='{corpus}/pairs/*')",
-        ],
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    given = {k: v for k, v in options(corpus).items() if k not in ("MONO", "PARALLEL")}
-    given |= {
-        "MIXTURE_OR_TASK_NAME": "mine.text",
-        "TLM_MIXTURE": "mine.pairs",
-        "LANGUAGES": "en,de",
-    }
-    files = ["gin/recipes/xlm_text.gin", "gin/runs/mixture.gin"]
-    recipe = recipes.read_recipe(
-        files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()]
-    )
-    for run in recipe.bound["objectives"]:
-        source = run.source()
-        assert source.languages == ("de", "en") and source.next()["input_ids"].shape == (8, 32)
-        source.close()
-    recipe = recipes.read_recipe(
-        files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()]
-    )
-    with pytest.raises(UserError, match="TASKS.*no_tasks"):
-        recipe.bound["objectives"][0].source()
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -412,16 +361,6 @@ def test_missing_files(corpus, refused, tmp_path):
     )
     refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
     refused(main.main(["evaluate", f"{corpus}/none"]), f"no run in {corpus}/none", "no config.gin")
-
-
-def test_vocabulary_and_model_of_different_size(corpus, refused, tmp_path):
-    refused(
-        pretrain(corpus, tmp_path, VOCABULARY_SIZE=200),
-        "80 pieces",
-        "fewer than the 200",
-        "VOCABULARY_SIZE=80",
-    )
-    refused(pretrain(corpus, tmp_path, VOCABULARY_SIZE=70), "80 pieces", "more than the 70")
 
 
 def test_workdirs_that_cannot_be_used(corpus, refused, tmp_path, monkeypatch):
@@ -459,18 +398,6 @@ def test_a_platform_that_jax_is_installed_without(corpus, tmp_path, verb):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_first_start_that_is_refused_leaves_no_file(corpus, tmp_path, refused):
-    for override in (
-        {"BATCH": 12, "MESH_DATA": -1},
-        {"LENGTH": 600},
-        {"MESH_DATA": -1, "MESH_TENSOR": 3},
-        {"INIT_FROM": "nowhere"},
-        {"MONO": "none/*"},
-    ):
-        refused(pretrain(corpus, tmp_path / "run", **override))
-        assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], override
-
-
 def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(
     run, corpus, refused, tmp_path
 ):
@@ -481,44 +408,6 @@ def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(
     assert pretrain(corpus, copy, TRAIN_STEPS=2) == 0
     assert [(copy / name).read_bytes() for name in names] == before
     assert "nothing left to do: it has 4 steps of 2" in (copy / "log.txt").read_text()
-
-
-def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "copy")
-    before = (copy / "config.gin").read_text()
-    refused(
-        pretrain(corpus, copy, model__ffn=64), "belongs to another run", "model.ffn", "32", "64"
-    )
-    files = ["--mono", f"{corpus}/mono", "--seed", "1", "--size", "80"]
-    assert main.main(["vocab", *files, "--output", str(tmp_path / "vocab")]) == 0
-    refused(
-        pretrain(corpus, copy, VOCABULARY=tmp_path / "vocab"),
-        "belongs to another run",
-        "vocabulary",
-    )
-    other = {"VOCABULARY": tmp_path / "vocab", "LANGUAGES": "de,en"}
-    refused(
-        pretrain(corpus, tmp_path / "new", INIT_FROM=run, **other),
-        f"{run}/checkpoints/4",
-        "another vocabulary",
-    )
-    evaluate = ["evaluate", str(copy), f"--gin.VOCABULARY={tmp_path / 'vocab'}"]
-    refused(main.main(evaluate), "another vocabulary", "set VOCABULARY")
-    assert (copy / "config.gin").read_text() == before
-
-
-@pytest.mark.long
-def test_a_corrupted_checkpoint_is_said_and_the_one_before_is_taken(run, corpus, tmp_path, capsys):
-    copy = shutil.copytree(run, tmp_path / "copy")
-    for file in (copy / "checkpoints" / "4" / "params").rglob("*"):
-        if file.is_file():
-            file.write_bytes(b"")
-    assert pretrain(corpus, copy) == 0
-    out = capsys.readouterr().out
-    assert "checkpoint 4 cannot be read" in out and "weights: checkpoint 2 of" in out
-    assert (copy / "checkpoints" / "4").is_dir() and (
-        copy / "checkpoints" / "4.unreadable"
-    ).is_dir()
 
 
 @pytest.mark.long

@@ -179,20 +179,6 @@ def test_what_is_lacking_for_attention_is_said(words, said, capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "pair, said",
-    [
-        (["a", " "], "--pair: a text is empty; give two"),
-        (["a " * 600, "b"], "--pair: its texts have "),
-    ],
-)
-def test_a_pair_without_a_map_is_refused(run, pair, said, capsys):
-    words = ["inspect", str(run), "--pair", *pair, "--languages", "de", "en"]
-    assert main.main(words) == 2
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.long
 def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     source = str(corpus / "heldout" / "en.txt")
     assert (
@@ -421,7 +407,7 @@ def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
         main.main(["plug", "in", plain, "--output", str(tmp_path / "x"), "--source", source]) == 2
     )
     error = capsys.readouterr().err
-    assert "norm_order=post" in error and "with pre" in error and not (tmp_path / "x").exists()
+    assert "width or norm_order" in error and not (tmp_path / "x").exists()
 
 
 def plug_in_command(corpus, run, workdir, **overrides):
@@ -458,29 +444,6 @@ def test_plug_in_fine_tuning(corpus, run, tmp_path):
 
 
 @pytest.mark.long
-def test_plug_in_fine_tuning_refuses_what_is_no_pair(corpus, run, tmp_path, capsys):
-    def refused(*parts, run=run, **overrides):
-        assert main.main(plug_in_command(corpus, run, tmp_path / "nli", **overrides)) == 2
-        (line,) = capsys.readouterr().err.strip().splitlines()
-        assert all(part in line for part in parts), line
-
-    lines = (corpus / "nli" / "train-de.tsv").read_text().splitlines()
-    pattern = f"{tmp_path}/{{language}}.tsv"
-    write(tmp_path / "en.tsv", (corpus / "nli" / "train-en.tsv").read_text().splitlines())
-    write(tmp_path / "de.tsv", lines[:-1])
-    refused("de.tsv has 11 examples", "en.tsv has 12", TRAIN_FILES=pattern)
-    write(tmp_path / "de.tsv", [*lines[1:], lines[0]])
-    refused("de.tsv, line 1", "en.tsv, line 1", "same order", TRAIN_FILES=pattern)
-    refused("TRAIN_LANGUAGES", "two languages", TRAIN_LANGUAGES="en")
-    refused("missing file", "train-fr.tsv", "TRAIN_LANGUAGES", TRAIN_LANGUAGES="de fr")
-    refused("plug_in", "rows of 600 tokens", "lower LENGTH", LENGTH=600)
-    assert main.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
-    capsys.readouterr()
-    refused("no cross-attention", "xlingjax plug in", run=tmp_path / "out")
-    assert not (tmp_path / "nli" / "run.json").exists()
-
-
-@pytest.mark.long
 def test_bad_input(corpus, run, tmp_path, capsys):
     def refused(words, *parts):
         assert main.main(words) == 2
@@ -514,29 +477,9 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     refused(more, "btmlm", "no parallel data")
     (corpus / "mono" / "fr" / "a.txt").unlink()
     alone.unlink()
-    refused(
-        ["inspect", *command("pretrain", corpus, objective="unicoder")[1:], "--gin.SCHEDULE=turns"],
-        "alternate",
-    )
-    refused(
-        ["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt"
-    )
     source = str(corpus / "heldout" / "en.txt")
-    refused(
-        [
-            "encode",
-            str(run),
-            "--input",
-            source,
-            "--language",
-            "en",
-            "--output",
-            "x",
-            "--layer",
-            "9",
-        ],
-        "--layer 9",
-    )
+    words = ["encode", str(run), "--input", source, "--language", "en", "--output", "x"]
+    refused([*words, "--layer", "9"], "--layer 9")
     refused(["mine", "--output", "x"], "mine needs RUN")
     words = ["mine", str(run), "--files", source, source, "--output", str(tmp_path / "m")]
     refused([*words, "--languages", "de", "de"], "--languages de de", "zh_TW")

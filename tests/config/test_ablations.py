@@ -1,11 +1,7 @@
 """The papers' ablations as bake-offs: each mix trains what its row of the table says, and each task
 starts from it."""
 
-import os
-import shlex
-import subprocess
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +9,6 @@ import pytest
 
 from tests.config.test_recipes import write_record
 from xlingjax.config import recipe as recipes
-from xlingjax.config.gin_files import gin_folder
 from xlingjax.training import schedule
 from xlingjax.training.feed import in_stages
 from xlingjax.workflows.bakeoff import runs as bakeoff
@@ -177,15 +172,6 @@ def test_translation_starts_from_every_mix(name):
         )
 
 
-def test_mbart_is_classified_on_its_decoder():
-    config = configured("veco_5")
-    for mix in config.mixes:
-        words = config.task_words(mix, "nli", Path("given"))
-        assert words[-1] == "INIT_FROM=given"
-        assert ("CLASSIFIER=decoder" in words) == mix.startswith("mBART")
-        assert ("CLASSIFIER=xlmr" in words) != mix.startswith("mBART")
-
-
 @pytest.mark.parametrize("task", ["titles", "questions"])
 def test_titles_and_questions_of_veco_come_from_it_on_both_sides(task, tmp_path, monkeypatch):
     """The model is one with a decoder, which the run's is not."""
@@ -199,64 +185,3 @@ def test_titles_and_questions_of_veco_come_from_it_on_both_sides(task, tmp_path,
     assert (model.dropout, model.dtype, model.streams) == (0.1, "float32", 0)
     assert (start.run, start.encoder, start.decoder) == (None, "run", "run")
     assert [run.objective.name for run in bound["objectives"]] == ["generation"]
-
-
-@pytest.mark.parametrize("name", ["unicoder_2", "ernie_m_6"])
-def test_the_command_for_captions_in_the_recipes_head_is_one(name):
-    """Another `BASE` alone: what the mixes add then fits it, too."""
-    head = (gin_folder() / f"recipes/bakeoff_{name}.gin").read_text("utf-8").split("include")[0]
-    line = head[head.index("--gin.TASKS") :].replace("\n#", "").replace("FOLDER", "captions")
-    given = [word.removeprefix("--gin.") for word in shlex.split(line)]
-    config = configured(name, *given)
-    assert (config.tasks, config.tasks_of) == ({}, {})
-    names = [" ".join(sorted(turns(built(config, mix, "de en")))) for mix in config.mixes]
-    # The captions have no documents for CL-MLM.
-    assert names == [row.replace("cl_mlm ", "") for row in TABLES[name].values()]
-    assert {built(config, mix, "de en")["model"].layers for mix in config.mixes} == {2}
-
-
-def test_what_vecos_study_changes():
-    config = configured("veco")
-    seldom = turns(built(config, "MLM + TLM, as seldom as in VECO"))
-    # Four steps in five, and one of five terms.
-    assert seldom["tlm"] / STEPS == pytest.approx(0.8 / 5, abs=0.002)
-    objectives = {mix: built(config, mix)["objectives"][1] for mix in config.mixes}
-    restart = {mix: in_stages(run)[0].source.settings for mix, run in objectives.items()}
-    assert restart["MLM + TLM"]["reset_positions"]
-    assert not restart["MLM + TLM, positions run on"]["reset_positions"]
-    found = {mix: in_stages(run)[0].objective for mix, run in objectives.items()}
-    whole = found["VECO"]
-    assert found["VECO, positions restart"] == replace(whole, reset_positions=True)
-    for name in ("VECO, without plug in", "VECO, positions restart, TLM x 16"):
-        assert len({*found[name].coefficients.values()}) == (1 if "without" in name else 2)
-    assert [*found["VECO, without plug in"].coefficients] == [
-        term for term in whole.coefficients if "plug_in" not in term
-    ]
-    assert found["VECO, positions restart, TLM x 16"].coefficients["veco_tlm"] == 16
-
-
-def test_the_study_on_captions_is_made_of_mixes_that_train(tmp_path):
-    """With a command in place of xlingjax that writes down what it is asked."""
-    asked = tmp_path / "asked"
-    stub = tmp_path / "xlingjax"
-    stub.write_text(f'#!/bin/bash\nprintf "%s\\0" "$@" "" >> {asked}\n', encoding="utf-8")
-    stub.chmod(0o755)
-    for name in ("train/de-en.de", "train/de-en.en", "test.de", "test.en"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("x\n", encoding="utf-8")
-    command = ["bash", "benchmarks/veco_study.sh", "train", "test", "out"]
-    command[2:] = [str(tmp_path / name) for name in command[2:]]
-    subprocess.run(command, check=True, env={**os.environ, "XLINGJAX": str(stub)})
-    lines = [line.split("\0") for line in asked.read_text("utf-8").split("\0\0") if line]
-    assert [line[0] for line in lines] == ["vocab", "bakeoff", "bakeoff", "bakeoff"]
-    mixes = []
-    for line in lines[1:]:
-        given = [word.removeprefix("--gin.") for word in line if word.startswith("--gin.")]
-        config = configured("veco", *given)
-        assert not config.tasks and config.tokens == 2_000_000
-        for mix, words in config.mixes.items():
-            bound = built(replace(config, mixes={mix: without_runs(words)}), mix, "de en")
-            assert (bound["model"].layers, bound["model"].dim) == (2, 64)
-            mixes.append(mix)
-    assert len(mixes) == len({*mixes}) == 27

@@ -134,7 +134,7 @@ def said(tmp_path, line, *overrides):
             "TRAIN_STEPS = many",
             "mine.gin, line 7: not gin syntax: a value is a number, True, False, ",
         ),
-        ("import nowhere", "mine.gin, line 7: No module named 'nowhere'"),
+        ("import nowhere", "mine.gin, line 7: module nowhere cannot be imported"),
     ],
 )
 def test_a_line_of_ones_own_file(tmp_path, line, message):

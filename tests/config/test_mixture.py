@@ -198,19 +198,6 @@ def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):
 
 
 @pytest.mark.long
-def test_a_followed_run_that_was_killed_leaves_its_card(swept, files, tmp_path, capsys):
-    shutil.copytree(swept / "cells/xtreme/xnli/transfer/seed-0/run", tmp_path / "run")
-    (tmp_path / "run/result.json").unlink()
-    more = ["--data", files / "xtreme", "--to", tmp_path / "out", "--allow-missing --tasks xnli"]
-    assert (
-        evaluate("--mixture xtreme", "--follow", tmp_path / "run", *more, "--patience 0.0001") == 2
-    )
-    told = capsys.readouterr()
-    assert "nothing was written there for 0.0001 minutes" in told.err and told.err.count("\n") == 1
-    assert "| as it is run" in told.out and (tmp_path / "out/card.html").is_file()
-
-
-@pytest.mark.long
 def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
     more = [start, "--suite xtreme --tasks xnli panx tatoeba --to", tmp_path]
     more += ["--data", files / "xtreme"]

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks import table_hours
 from tests.helpers import toy
 from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
@@ -38,7 +37,6 @@ from xlingjax.training.optimizer import learning_rate_schedule
 from xlingjax.training.run_record import check_length
 from xlingjax.workflows.bakeoff import runs as bakeoff
 from xlingjax.workflows.bakeoff.runs import Bakeoff
-from xlingjax.workflows.tables.table import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configs"
 GIN = gin_files.gin_folder()
@@ -247,83 +245,6 @@ def test_recipe_builds_and_fits_its_shapes(recipe):
     rate = learning_rate_schedule(bound["optimizer"], bound["steps"])
     peak = bound["optimizer"].learning_rate
     assert float(rate(bound["optimizer"].warmup_steps)) == pytest.approx(peak, rel=1e-3)
-
-
-def test_every_recipe_has_a_dtype(recipe, monkeypatch):
-    name, by_itself = recipe
-    dtypes = {"bfloat16", "float32"}
-    (other,) = dtypes - {by_itself.bound["model"].dtype}
-    given = [*(f"{k}={v}" for k, v in RECIPES[name][0].items()), f"DTYPE={other}"]
-    assert recipes.read_recipe([f"gin/recipes/{name}.gin"], given).bound["model"].dtype == other
-    if "INIT_FROM" in RECIPES[name][0] and name.endswith(
-        "_tiny"
-    ):  # fine-tuning goes on in that of the run
-        write_record(Path("half"), dtype="bfloat16")
-        found = recipes.read_recipe(
-            [f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"]
-        )
-        assert (
-            built(name).bound["model"].dtype == "float32"
-            and found.bound["model"].dtype == "bfloat16"
-        )
-
-
-@pytest.mark.parametrize(
-    "path", sorted((GIN / "recipes" / "tables").glob("*.gin")), ids=lambda path: path.stem
-)
-def test_tables_of_papers_train_in_bfloat16(path):
-    text = path.read_text(encoding="utf-8")
-    fixed = [f"{name}=given" for name in table_hours.required(path)]
-    if "\nENCODERS" not in text:
-        named = re.findall(r'"encoders": "(\w+)"', text)
-        fixed.append(f"ENCODERS={dict.fromkeys(['any', *named], 'r')!r}")
-    for given, wanted in (([], "bfloat16"), (["DTYPE=float32"], "float32"), (["DTYPE=None"], None)):
-        table = recipes.read_part("table", Table, [str(path)], [*fixed, *given])
-        for job in table.jobs("d", "o"):
-            told = [
-                word.removeprefix("--gin.DTYPE=")
-                for word in job.line
-                if word.startswith("--gin.DTYPE=")
-            ]
-            if job.kind == "sweep":
-                assert told == ([wanted] if wanted else [])
-            elif job.kind in ("measure", "then"):
-                assert told == []
-            else:
-                # Without a word the recipe's own, which is bfloat16 too.
-                assert told == ([wanted] if wanted and (given or "DTYPE" in text) else [])
-
-
-def test_a_bakeoff_has_a_dtype():
-    config = recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], ["DTYPE=bfloat16"])
-    assert config.last_words == ["DTYPE=bfloat16"]
-    assert recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], []).last_words == []
-
-
-@pytest.mark.parametrize(
-    "strategy", sorted(path.stem for path in (GIN / "strategies").glob("*.gin"))
-)
-def test_every_strategy_has_a_dtype(strategy, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_record(tmp_path / "run")
-    files = [
-        "gin/optim/adamw_linear.gin",
-        "gin/mesh/data.gin",
-        "gin/runs/task.gin",
-        f"gin/strategies/{strategy}.gin",
-    ]
-    task = "xglue/xnli xglue/pawsx" if strategy == "multi_task" else "xglue/xnli"
-    given = {"INIT_FROM": "run", "TASK": task, "DATA": "d", "TRAIN_STEPS": 1, "LEARNING_RATE": 1e-3}
-    required = re.findall(
-        r"^([A-Z_]+) = %gin.REQUIRED", (GIN / "strategies" / f"{strategy}.gin").read_text(), re.M
-    )
-    given |= dict.fromkeys(required, "de")
-    for dtype in (None, "bfloat16"):
-        more = [f"DTYPE={dtype}"] if dtype else []
-        bound = recipes.read_recipe(
-            files, [*(f"{name}={value}" for name, value in given.items()), *more]
-        ).bound
-        assert bound["model"].dtype == (dtype or "float32")
 
 
 def test_operative_configuration_is_the_golden_one(recipe):
@@ -627,17 +548,6 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     assert samples.length == 96
 
 
-@pytest.mark.parametrize("name", ["xlm_tiny", "xlm_text"])
-def test_models_for_cpu_have_what_their_preset_sets_for_speed(name):
-    model = built(name).bound["model"]
-    fast = preset(model.name)
-    assert (model.dtype, model.unroll, model.attention_dropout) == (
-        fast.dtype,
-        fast.unroll,
-        fast.attention_dropout,
-    )
-
-
 @pytest.mark.parametrize(
     "name, updates", [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)]
 )
@@ -651,18 +561,6 @@ def test_the_weight_of_denoising_falls_as_xlms_lambda(name, updates):
         float(weight.at(updates * step)) for step in (0, 50_000, 100_000, 200_000, 300_000, 10**6)
     ]
     assert found == pytest.approx([1, 0.55, 0.1, 0.05, 0, 0], abs=1e-6)
-
-
-def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
-    both, alone = built("xlm_tiny"), built("xlm_tiny_mlm")
-    assert [run.objective.name for run in both.bound["objectives"]] == ["mlm", "tlm"]
-    assert [run.objective.name for run in alone.bound["objectives"]] == ["mlm"]
-    shapes = {run.source.shapes["input_ids"] for run in both.bound["objectives"]}
-    assert shapes == {
-        alone.bound["objectives"][0].source.shapes["input_ids"]
-    }  # the same tokens in each step
-    for name in ("model", "steps", "seed", "optimizer", "mesh", "microbatches"):
-        assert both.bound[name] == alone.bound[name]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from xlingjax.cli import main
 from xlingjax.data.text.sources import find_negatives
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
 from xlingjax.inference import nearest
 from xlingjax.inference.negatives import NegativesConfig, write_negatives
 from xlingjax.inference.search import unit_rows
@@ -282,32 +281,3 @@ def test_all_lists_choose_as_exact_search_does_and_the_record_says_so(pairs, tmp
     few, _ = run(replace(config, search="ivf", lists=9, probes=1))
     assert few != expected
     assert not any("encoded" in line for line in told)
-
-
-def test_pairs_within_one_language_are_left_out(pairs, tmp_path):
-    vocabulary = Vocabulary.load(pairs / "vocab")
-    (tmp_path / "en-en.tsv").write_text("".join(f"{x}\t{x} again\n" for x in sentences(30)[0]))
-    with pytest.raises(UserError, match="both sides in one language"):
-        write_negatives([str(tmp_path / "en-en.tsv")], vocabulary, tmp_path / "out")
-    (tmp_path / "de-de.tsv").write_text("de\tde\tnegative\tsimilarity\tkind\na\tb\tc\t0.5\thard\n")
-    with pytest.raises(UserError, match="no table of negatives, which has a name like en-de.tsv"):
-        find_negatives(str(tmp_path / "de-de.tsv"))
-
-
-def test_too_few_pairs(tmp_path, pairs):
-    for code in ("de", "en"):
-        (tmp_path / f"de-en.{code}").write_text("a\nb\n")
-    with pytest.raises(UserError, match="2 pairs are too few"):
-        write_negatives(
-            [str(tmp_path / "de-en.*")],
-            Vocabulary.load(pairs / "vocab"),
-            tmp_path,
-            NegativesConfig(),
-        )
-
-
-def test_tables_of_another_kind_are_refused(tmp_path):
-    path = tmp_path / "en-de.tsv"
-    path.write_text("en\tde\na\tb\n")
-    with pytest.raises(UserError, match="which has a name like en-de.tsv and the columns"):
-        find_negatives([str(path)])

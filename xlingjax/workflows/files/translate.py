@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from xlingjax.data.text.files import (
     ENDINGS,
     content_hash,
+    open_bytes,
     pieces_of,
     plain_name,
     read_lines,
@@ -500,6 +501,7 @@ def _outputs(request: Request) -> list[Path]:
     if not request.inputs or not request.output:
         raise UserError("parts are of files: give --input and --output, of several a folder")
     for path in request.inputs:
+        open_bytes(path).close()
         refuse_no_lines(path)
     if len(request.inputs) == 1:
         require_file(request.output)
