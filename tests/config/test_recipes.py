@@ -510,12 +510,7 @@ def test_xfnp_is_the_papers():
         71,
     )
     settings = xfnp.source.settings
-    assert (settings["block"], settings["span"], settings["mask"], settings["random"]) == (
-        64,
-        9,
-        0.8,
-        0.1,
-    )
+    assert (settings["block"], settings["span"], settings["random_range"]) == (64, 9, "ordinary")
     assert xfnp.objective.alphas == (1.0, 1.0) and xfnp.objective.skip == "target"
     assert (recipe.bound["steps"], recipe.bound["optimizer"].learning_rate) == (120_000, 1e-4)
     check_length("xfnp", 512, model)

@@ -170,7 +170,7 @@ MODELS = [
     (PlugInTagging(3), PLUGGED, {"cross_attention": False}, "has no cross-attention"),
     (Classification(3), PAIRS, {"num_labels": 2}, "num_labels=2 for .* the task has 3 labels"),
     (Classification(3), PAIRS, {"classifier": "difference"}, "'difference' and the objective apar"),
-    (Classification(3), PAIRS, {"classifier": "spans"}, "'spans' is not one of a single labelled"),
+    (Classification(3), PAIRS, {"classifier": "spans"}, "'spans' and the objective apart"),
     (
         Classification(3, task="a"),
         SEVERAL,

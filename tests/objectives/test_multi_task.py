@@ -1,7 +1,5 @@
 """Several tasks on one encoder, each with a head of its own."""
 
-import dataclasses
-import json
 from types import SimpleNamespace
 
 import jax
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from xlingjax.config import recipe as recipes
 from xlingjax.config.multi_task import multi_task
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
@@ -70,31 +67,3 @@ def test_weights_of_other_tasks_than_the_labels_are_refused():
     said = "TASK_WEIGHTS are of xnli, the tasks xnli, pawsx"
     with pytest.raises(UserError, match=said):
         multi_task(CORPUS, "{task}-{language}", labels=TASKS, weights={"xnli": 1})
-
-
-def test_the_recipe_layer(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").mkdir()
-    record = {"model": dataclasses.asdict(toy.model()[0].config), "languages": toy.LANGUAGES}
-    (tmp_path / "run" / "run.json").write_text(
-        json.dumps(record | {"config": {"vocabulary": "vocab"}})
-    )
-    layers = ["runs/finetune.gin", "runs/multi_task.gin", "optim/adamw_linear.gin", "mesh/data.gin"]
-    given = [
-        "INIT_FROM=run",
-        "TRAIN_STEPS=4",
-        "TRAIN_FILES={task}-{language}",
-        "TEST_FILES={task}-{language}",
-    ]
-    given += [
-        "TASK_LABELS={'xnli': 'a b c', 'pawsx': '0 1'}",
-        "TASK_WEIGHTS={'xnli': 392702, 'pawsx': 49401}",
-    ]
-    bound = recipes.read_recipe(layers, [*given, "SCHEDULE=weighted"]).bound
-    assert (bound["model"].task_labels, bound["model"].num_labels) == (COUNTS, 0)
-    names = [(run.objective.name, run.objective.task, run.weight) for run in bound["objectives"]]
-    assert names == [
-        ("classification_xnli", "xnli", 392702),
-        ("classification_pawsx", "pawsx", 49401),
-    ]
-    assert (bound["schedule"], len(bound["evaluators"])) == ("weighted", 2)

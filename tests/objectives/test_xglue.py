@@ -8,7 +8,6 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import LANGUAGES, NGRAM, make_batch, random_model
-from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.xglue import XFNP
 
 OBJECTIVE = XFNP(alphas=(1.0, 0.5), smoothing=0.1, skip="runs")
@@ -101,21 +100,6 @@ def test_the_papers_sums_go_over_the_whole_target():
         assert float(papers.weights(batch)[f"xfnp_{n - 1}"]) == want[:n].sum()
     # The pages of both readings show how the source hides the runs.
     assert PAPERS.reads == OBJECTIVE.reads
-
-
-@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_fine_tuning_predicts_the_first_word_too(ngram, packed):
-    """Of which stream 1 knows no more than stream 0: the start of the target."""
-    batch = make_batch("translation", packed)
-    width, pack = batch["input_ids"].shape[1], batch["decoder_pack_ids"]
-    for term, seen in prediction_visibility(FINE_TUNING, *ngram, batch).items():
-        i = int(term[-1])
-        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-        np.testing.assert_array_equal(seen.columns >= 0, pack > 0)
-        for row, t in np.argwhere(pack > 0).tolist():
-            first = int(np.flatnonzero(pack[row] == pack[row, t])[0])
-            want = list(range(first, max(t - i, first) + 1))
-            assert np.flatnonzero(seen.allowed[row, t, width:]).tolist() == want
 
 
 def test_factor_and_alphas_multiply():

@@ -66,13 +66,6 @@ def test_of_a_part_of_the_originals_the_translations_but_those_that_were_lost(
     assert found[2:] == (lost, "")
 
 
-def test_a_part_without_an_example_is_refused(folder):
-    training = dataclasses.replace(DE, split="train[40%:60%]")
-    said = r"translated_train.tsv, de: no example of it is in train\[40%:60%\]"
-    with pytest.raises(UserError, match=said):
-        training_pairs(PAWSX, folder, training, "translated", "de")
-
-
 def test_what_a_teacher_labelled_stands_beside_what_the_translation_translates(folder):
     german = read(PAWSX, folder, "translate_train", "de")
     labelled = [dataclasses.replace(one, label="1") for one in german]

@@ -35,13 +35,6 @@ def test_masks_in_place(packing):
             assert ids[opens].tolist() == [made.Xlmr.bos_id, made.Xlmr.eos_id]
 
 
-def test_positions_may_restart():
-    before, _ = made.batch(CamlmFeatures(reset_positions=True, packing=False))
-    for row in range(3):
-        y = np.flatnonzero(before["sides"][row])
-        assert before["position_ids"][row, y].tolist() == list(range(len(y)))
-
-
 def test_masks_in_slots_stand_behind_whole_sentences():
     features = CamlmFeatures(layout="slots")
     before, after = made.batch(features)

@@ -22,7 +22,6 @@ def btmlm(
     placement: str = "behind",
     reset_positions: bool = False,
     decode: str = "argmax",
-    special: bool = False,
     own_masks: str = "self",
     target_languages: str = "share",
     chunk: int = 0,
@@ -32,11 +31,11 @@ def btmlm(
     """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in
     a language that the corpus has pairs of (or the mixture of `pairs`), drawn by their `share` as
     the text is sampled, or `uniform`. placement, reset_positions: see `BtmlmFeatures`; decode,
-    special, own_masks: `BTMLM`.
+    own_masks: `BTMLM`.
     """
     chosen = {"target_languages": target_languages}
     require_choice(chosen, ("share", "uniform"), "target_languages", "btmlm: ")
-    objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
+    objective = BTMLM(decode=decode, own_masks=own_masks, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, placement, reset_positions)
 
     # Shares count the pairs of files, which are not there when a recipe is only looked at.

@@ -17,8 +17,6 @@ def xfnp(
     length: int = 512,
     block: int = 64,
     span: int = 9,
-    mask: float = 0.8,
-    random: float = 0.1,
     random_range: str = "ordinary",
     packing: bool = True,
     streams: int = 2,
@@ -48,7 +46,7 @@ def xfnp(
     objective = XFNP(
         smoothing=smoothing, factor=factor, chunk=chunk, alphas=tuple(map(float, alphas)), skip=skip
     )
-    features = XfnpFeatures(block, span, mask, random, random_range, packing)
+    features = XfnpFeatures(block, span, random_range, packing)
     return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 

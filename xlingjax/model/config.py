@@ -20,17 +20,12 @@ MOST = {
 }
 """More is no model, and would be a table of as many names before it is found out."""
 WHOLE = {
-    f"[1, {1 << 20}]": "dim",
-    f"[1, {1 << 24}]": "ffn",
-    f"[0, {1 << 12}]": "layers decoder_layers",
-    f"[0, {1 << 6}]": "streams",
-    f"[0, {1 << 20}]": "num_labels",
     "[1, inf)": "heads vocab_size table_rows max_positions vocab_multiple relative_buckets"
     " relative_max_distance",
     "[0, inf)": "num_languages dan language_tokens position_offset unroll",
     "[2, inf)": "segments",
 }
-"""Interval -> the fields whose whole numbers lie in it."""
+"""Interval -> other fields whose whole numbers lie in it."""
 WITH_DROPOUT = ("xla", "chunked", "flash")
 """Attention backends that drop weights."""
 WITH_STREAMS = ("xla", "chunked")
@@ -169,6 +164,8 @@ class ModelConfig:
         where = f"model {self.name}: "
         for field, allowed in CHOICES.items():
             require_choice(self, allowed, field, where)
+        for field, most in MOST.items():
+            require_whole(self, f"[{int(field in ('dim', 'ffn'))}, {most}]", field, where)
         for interval, fields in WHOLE.items():
             require_whole(self, interval, fields, where)
         require_numbers(self, "[0, inf)", "init_std", where)

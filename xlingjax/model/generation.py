@@ -33,14 +33,13 @@ def generate(
     config: Decoding,
     columns: int,
     *,
-    first_B: Array | None = None,
     key: Array | None = None,
 ) -> Texts:
     """Texts for the sources of a batch, one example to a row; no gradient passes.
 
     start_B: the decoder's first input; languages_B: index of the language to write; columns: T, the
-    most tokens; first_B: tokens that must come first; key: for drawn tokens, one, or one for each
-    row. Raises `UserError` where T does not fit the position table.
+    most tokens; key: for drawn tokens, one, or one for each row. Raises `UserError` where T does
+    not fit the position table.
     """
     c = model.config
     if columns > model.longest_target:
@@ -53,8 +52,8 @@ def generate(
     next_tokens = NextTokens.of(model, params, ids, config)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
-    search = beam_search if config.beams > 1 else one_by_one
-    return search(next_tokens, cache, start_B, languages_B, first_B, longest_B, columns, key)
+    given = next_tokens, cache, start_B, languages_B, longest_B, columns
+    return beam_search(*given) if config.beams > 1 else one_by_one(*given, key)
 
 
 def until_done(step: Callable[[Any], Any], start: Any, columns: int) -> Any:
@@ -82,10 +81,9 @@ def one_by_one(
     cache: Cache,
     start_B: Array,
     languages_B: Array,
-    first_B: Array | None,
     longest_B: Array,
     columns: int,
-    key: Array | None,
+    key: Array | None = None,
 ) -> Texts:
     """The likeliest next token, or one drawn."""
     ids = next_tokens.ids
@@ -96,9 +94,7 @@ def one_by_one(
     def step(state):
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
         column = cache.column
-        gain_B1, next_B1, cache = next_tokens(
-            cache, last_B, languages_B, texts_BT, first_B, 1, draw
-        )
+        gain_B1, next_B1, cache = next_tokens(cache, last_B, languages_B, texts_BT, 1, draw)
         # Shapes are fixed: a text that is done goes on with padding until all are.
         next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
         texts_BT = texts_BT.at[:, column].set(next_B)
@@ -165,16 +161,13 @@ def beam_search(
     cache: Cache,
     start_B: Array,
     languages_B: Array,
-    first_B: Array | None,
     longest_B: Array,
     columns: int,
-    key: Array | None,
 ) -> Texts:
     """The W best unfinished texts of each row go on. Of the 2 W best continuations those among the
     first W that end are kept as finished, the W best of all so far; a row is done when none of its
     unfinished texts, at its length, scores above the worst of W finished ones (as transformers
     searches with early_stopping=False)."""
-    del key
     ids = next_tokens.ids
     config = next_tokens.config
     width = config.beams
@@ -198,7 +191,6 @@ def beam_search(
         done_B=longest_B == 0,
     )
     languages_R = beams(languages_B)
-    first_R = None if first_B is None else beams(first_B)
 
     def step(state):
         column = state.cache.column
@@ -207,7 +199,6 @@ def beam_search(
             _flat(state.last_BW),
             languages_R,
             _flat(state.texts_BWT),
-            first_R,
             2 * width,
         )
         total_RC = _flat(state.score_BW)[:, None] + gain_RC

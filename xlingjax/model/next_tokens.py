@@ -51,13 +51,12 @@ class NextTokens:
         ids_R: Array,
         languages_R: Array,
         texts_RT: Array,
-        first_R: Array | None,
         count: int,
         draw: Callable[[Array, Array], Array] | None = None,
     ) -> tuple[Array, Array, Cache]:
         """(log-probabilities [R, C] of the likeliest next tokens, LOWEST and below where they are
-        not allowed; these tokens; the next cache). first_R: tokens that must come first; draw:
-        (logits [V, R], column) -> the one token [R, 1] to take instead.
+        not allowed; these tokens; the next cache). draw: (logits [V, R], column) -> the one token
+        [R, 1] to take instead.
         """
         column = cache.column
         h_RD, cache = self.model.step(self.params, cache, ids_R, languages_R)
@@ -76,8 +75,6 @@ class NextTokens:
             # Not values_RC[:, 0]: of a slice XLA makes a sort of all, where TopK would do.
             top_R = values_RC.max(-1)
         values_RC -= normaliser(logits_VR, apart_RN, top_R)[:, None]
-        if first_R is not None:
-            values_RC, tokens_RC = given_first(first_R, column, values_RC, tokens_RC)
         return values_RC, tokens_RC.astype(jnp.int32), cache
 
     def _logits(self, h_RD: Array, column: Array) -> tuple[Array, Array]:
@@ -102,17 +99,6 @@ class NextTokens:
 def _pieces(model: Seq2Seq) -> int:
     # Rows of languages and of padding stand behind the pieces: none of them is written.
     return model.config.vocab_size - model.config.language_tokens
-
-
-def given_first(
-    first_R: Array, column: Array, values_RC: Array, tokens_RC: Array
-) -> tuple[Array, Array]:
-    """values_RC and tokens_RC, but in the first column one continuation, certain, and all others
-    out of reach."""
-    others_RC = jnp.full_like(values_RC, LOWEST)
-    values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
-    tokens_RC = jnp.where(column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC)
-    return values_RC, tokens_RC
 
 
 def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int) -> Array:

@@ -96,13 +96,12 @@ class BTMLM(TokenObjective):
     First the model itself fills P placeholders behind the whole text, in a language of the
     features' choice, without gradient or dropout. Then the masked words of the text are predicted
     from the rest of it and the pseudo tokens. decode: the likeliest id (`argmax`) or a draw
-    (`sample`; argmax in evaluation). special: whether special tokens may be generated. own_masks:
+    (`sample`; argmax in evaluation), and no special token. own_masks:
     of the placeholders each sees "self" alone, or "all".
     """
 
     name: str = "btmlm"
     decode: str = "argmax"
-    special: bool = False
     own_masks: str = "self"
     chunk: int = CHUNK
     reads = (
@@ -178,20 +177,15 @@ class BTMLM(TokenObjective):
         states_BPD = gather_positions(h_BLD, columns_BP)
         g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)
         g_TD = g_BPD.reshape(-1, g_BPD.shape[-1])
-        banned_Z = None
-        if not self.special:
-            # All rows carry the same ids: a field of a batch has an axis of rows.
-            banned_Z = batch["special_ids"][0]
-        if self.decode == "argmax":
-            key = None
         ids_T = best_ids(
             g_TD,
             table_VD,
             bias_V,
             vocab_size=model.config.vocab_size,
-            banned=banned_Z,
+            # All rows carry the same ids: a field of a batch has an axis of rows.
+            banned=batch["special_ids"][0],
             chunk=self.chunk,
-            key=key,
+            key=key if self.decode == "sample" else None,
         )
         languages_BP = jnp.take_along_axis(batch["language_ids"], columns_BP, axis=1)
         return Predictions(

@@ -121,15 +121,11 @@ class Classification(LabelObjective):
                 f"model {config.name} has num_labels={num_labels} for {self.name} and the task has"
                 f" {self.num_labels} labels: set the model's num_labels to the task's"
             )
-        if self.apart != (config.classifier == "difference"):
+        of_others = config.plugged_in or config.classifier in ("tagging", "spans")
+        if of_others or self.apart != (config.classifier == "difference"):
             raise UserError(
                 f"model {config.name} has classifier={config.classifier!r} and the"
-                f" objective apart={self.apart}: set CLASSIFIER, which sets both"
-            )
-        if config.plugged_in or config.classifier in ("tagging", "spans"):
-            raise UserError(
-                f"classifier={config.classifier!r} is not one of a single labelled text or pair:"
-                " take the recipe of its task (gin/runs), or set CLASSIFIER to xlm, xlmr or"
+                f" objective apart={self.apart}: set CLASSIFIER, which sets both, to xlm, xlmr or"
                 " difference"
             )
 

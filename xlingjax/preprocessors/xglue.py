@@ -28,7 +28,7 @@ class XfnpFeatures(Preprocessor):
     of each is hidden, wherever it fits, all places alike. Of a last block of r < `block` tokens it
     has floor(span * r / block), so that floor(span * L / block) of an example's L tokens are
     hidden. Any token may be, `</s>` between sentences too.
-    mask, random, random_range: what the encoder sees of them, token by token, as in `Masking`.
+    random_range: of what the encoder sees of them, token by token, 80/10/10 as in `Masking`.
     packing: several examples share a row.
 
     Before each target the decoder reads the token that stands there in the text, at its position
@@ -38,8 +38,6 @@ class XfnpFeatures(Preprocessor):
 
     block: int = 64
     span: int = 9
-    mask: float = 0.8
-    random: float = 0.1
     random_range: str = "ordinary"
     packing: bool = True
     name = "xfnp"
@@ -51,13 +49,11 @@ class XfnpFeatures(Preprocessor):
             raise UserError(
                 f"xfnp: span={self.span} must be at least 1 and below block={self.block}"
             )
-        # For its errors: wrong shares are said now, not at the first batch.
+        # For its errors, which are said now and not at the first batch.
         self._masking()
 
     def _masking(self) -> Masking:
-        return Masking(
-            self.span / self.block, self.mask, self.random, random_range=self.random_range
-        )
+        return Masking(self.span / self.block, random_range=self.random_range)
 
     def decoder_columns(self, length: int) -> int:
         """T: so many tokens are hidden in a row of one full example; where several share it, no
