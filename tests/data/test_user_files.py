@@ -13,7 +13,6 @@ import zstandard
 from xlingjax.data.check import check
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.languages import check_spellings, known_as
-from xlingjax.data.text import files as compressed
 from xlingjax.data.text.files import find_file, read_lines
 from xlingjax.data.text.given import parse_json
 from xlingjax.data.text.sources import find_pairs, find_text, split_patterns
@@ -67,16 +66,6 @@ def test_compressed_files(tmp_path, ending):
     assert lines_of(other) == ["BZh1 ist ein Haus"]
     # Nothing in it, and whole.
     assert lines_of(written(path, compress(b""))) == []
-
-
-def test_a_zst_bomb_is_read_in_pieces(tmp_path):
-    path = written(tmp_path / "a.zst", zstandard.ZstdCompressor().compress(b"a\n" * (1 << 23)))
-    with compressed.open_bytes(path) as file:
-        assert file.read(4) == b"a\na\n"
-        assert len(file.raw._made) <= 1 << 24
-    skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
-    frame = zstandard.ZstdCompressor().compress(BYTES)
-    assert lines_of(written(path, skippable + frame)) == LINES
 
 
 def test_a_nul_is_no_text(tmp_path):

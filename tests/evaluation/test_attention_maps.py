@@ -3,7 +3,6 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.errors import UserError
 from xlingjax.evaluation.attention_maps import CROSS, RECOVERY, SELF, maps_of
 from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.model.attention import AttentionSpec
@@ -86,10 +85,3 @@ def test_a_layer_and_a_head(model, rows, layer, head):
         count = len(one["pieces"])
         shares = want[use][row, head - 1, :count, :count]
         np.testing.assert_allclose(one["attention"], shares, atol=1e-4)
-
-
-def test_refusals(model, rows):
-    with pytest.raises(UserError, match="--layer 4: attention of this model has layers 1 to 3"):
-        maps(model, rows, layer=4)
-    with pytest.raises(UserError, match="--head 3: attention of this model has heads 1 to 2"):
-        maps(model, rows, head=3)

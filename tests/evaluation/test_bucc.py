@@ -43,11 +43,6 @@ def test_thresholds_at_the_ends():
         bucc.tune_threshold(mined, set())
 
 
-def test_scores_are_of_sets():
-    assert scored([("a", "A"), ("a", "A"), ("x", "X")], GOLD)[2] == pytest.approx(200 / 6)
-    assert scored([], GOLD) == [0, 0, 0]
-
-
 def test_the_layer_is_that_of_xtremes_script():
     """run_bucc2018.sh: --specific_layer 7 whatever the model; run_tatoeba.sh: 7, and 13 of 24."""
     assert [bucc.paper_layer(n) for n in (12, 16, 24, 36)] == [8] * 4

@@ -121,13 +121,6 @@ def test_rows_are_shown_whatever_they_say(tmp_path):
     assert part.count("<svg") == 2
 
 
-def test_rows_of_another_shape_are_left_out(tmp_path, capsys):
-    run = fake_run.write_run(tmp_path / "run")
-    write_json(run / "rows.json", [rows_of_a_run()[0] | {"marks": 3}])
-    assert 'id="rows"' not in build_report(run).read_text()
-    assert "warning: report: What the objectives read: left out" in capsys.readouterr().err
-
-
 def test_rows_that_cannot_be_read_are_a_line(tmp_path, capsys):
     run = fake_run.write_run(tmp_path / "run")
     (run / "rows.json").write_text("<script>alert(1)</script>")

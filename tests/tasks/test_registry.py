@@ -9,7 +9,7 @@ from xlingjax.tasks import task_named
 
 seqio = pytest.importorskip("seqio")
 
-from xlingjax.tasks.registry import example_of, record_of, register, tasks_of  # noqa: E402
+from xlingjax.tasks.registry import record_of, register, tasks_of  # noqa: E402
 
 
 class Recorder:
@@ -110,10 +110,3 @@ def test_registering(official, xtreme, tmp_path):
     with pytest.raises(UserError, match="no files of xglue in"):
         register("xglue", tmp_path, METRICS, allow_missing=True)
     assert "xglue" not in seqio.MixtureRegistry.names()
-
-
-def test_records_survive_as_examples(official):
-    for name in ("xglue/qg", "xglue/wpr", "xglue/ner"):
-        task = task_named(name)
-        records = read(task, official / "xglue", "dev", "de")
-        assert [record_of(example_of(record), task.kind) for record in records] == records

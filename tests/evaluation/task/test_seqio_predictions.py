@@ -18,7 +18,7 @@ from xlingjax.tasks import task_named
 from xlingjax.tasks.registry import register
 from xlingjax.tasks.seqio_evaluation import RecordConverter, encoded
 from xlingjax.tasks.seqio_scores import evaluated
-from xlingjax.tasks.text_to_text import prediction_of, text_of
+from xlingjax.tasks.text_to_text import text_of
 
 LANGUAGES = ("de", "en", "fr", "ru")
 READING = Reading(length=48, stride=8, max_question=12, longest=8)
@@ -108,18 +108,3 @@ def test_predictions_of_a_part_are_scored(official, mixtures):
             records, [["O-none"] * len(records[0].tags), *predicted[1:]], "de"
         )
         assert value == pytest.approx(by_hand) and value < 100, name
-
-
-@pytest.mark.parametrize(
-    ("name", "prediction"),
-    [
-        ("xtreme/udpos", ["NOUN", "", "VERB"]),
-        ("xtreme/udpos", []),
-        ("xtreme/udpos", [""]),
-        ("xtreme/xquad", "im  Park "),
-    ],
-)
-def test_predictions_survive_as_text(name, prediction):
-    kind = task_named(name).kind
-    assert prediction_of(text_of(prediction, kind), kind) == prediction
-    assert prediction_of(prediction, kind) == prediction
