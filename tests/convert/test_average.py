@@ -60,7 +60,7 @@ def test_the_mean(options, steps, run, tmp_path, capsys):
         (("--last", "0"), "--last: '0' is not a whole number above 0"),
         ((), "name some of them"),
         (("--steps", "2,5,30"), "--steps 2,5,30: "),
-        (("--steps", "last"), "'last' is not a list of steps like 1000,2000"),
+        (("--steps", "last"), "'last' is not a whole number"),
     ],
 )
 def test_refusals(options, message, run, tmp_path, capsys):

@@ -195,7 +195,9 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
     patterns = f"{table} {lines}"
     assert sorted(evaluators.heldout_texts(patterns, corpus.languages)) == ["de", "en", "fr"]
-    (probe,) = evaluators.perplexity(corpus, patterns, length=12, causal=True)()
+    (probe,) = evaluators.EVALUATORS["perplexity"](
+        corpus=corpus, text=patterns, length=12, causal=True
+    )()
     plain = {"de": ["a b c", "d e f", "g h"], "en": ["q r s"], "fr": ["g h i"]}
     for language, sentences in plain.items():
         index = toy.LANGUAGES.index(language)

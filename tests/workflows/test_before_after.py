@@ -46,7 +46,7 @@ def run(tmp_path, **changed):
         {"step": 0, "name": kind, "values": {"kind": kind} | value}
         for kind, value in values.items()
     ]
-    return Run(tmp_path, "", {}, {}, [], lines, [], "")
+    return Run(tmp_path, "", {}, {}, [], lines, [])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_worse_is_what_chance_does_not_explain(changed, worsened, tmp_path):
     after = run(tmp_path, **changed)
     assert worse(compared(run(tmp_path), after), pairs_of(after)) == worsened
     # What was not measured before is not worse.
-    nothing = Run(tmp_path, "", {}, {}, [], [], [], "")
+    nothing = Run(tmp_path, "", {}, {}, [], [], [])
     assert worse(compared(nothing, after), 200) == []
 
 

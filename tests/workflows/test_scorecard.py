@@ -393,8 +393,8 @@ def test_the_card_of_a_folder_is_written_again(tmp_path, capsys):
     "words, message",
     [
         (["a", "b"], "say where it goes by --output DIR"),
-        (["a", "--compare", "b"], "--compare: a score card reads only folders of cells"),
-        (["a", "none"], "none has no cells to share a score card"),
+        (["a", "--compare", "b"], ": a score card reads only folders of cells"),
+        (["a", "none", "--output", "o"], "none has no cells to share a score card"),
     ],
 )
 def test_what_report_cannot_mean_is_refused(words, message, tmp_path, monkeypatch, capsys):

@@ -68,6 +68,8 @@ def finetune(args: Namespace) -> int:
     # In one order, so that tasks that train together share a cell however they are typed.
     tasks = sorted(map(trained_task, args.task), key=lambda task: task.name)
     if MULTI_TASK in (args.strategy or ()):
+        if len(args.strategy) > 1:
+            raise UserError("--strategy: multi_task trains all tasks at once; give it alone")
         # Asked for what it refuses.
         merged([task.full_name for task in tasks])
     return _sweeps(args, tasks[:1], beside=tasks[1:])

@@ -319,6 +319,8 @@ def plan(args: Namespace) -> int:
 
     if args.platform or args.devices:
         raise UserError("plan: --on says for which devices; leave --platform and --devices out")
+    if not args.search:
+        require_unread(args, ("tries",), "it is of --search")
     if args.output:
         require_file(args.output)
         Path(args.output).parent.mkdir(parents=True, exist_ok=True)
@@ -339,7 +341,7 @@ def plan(args: Namespace) -> int:
         say(text_of(plan))
         record = plan.record()
         if args.search:
-            best, tried = search(args.gin_file, overrides, machine, args.tries, say)
+            best, tried = search(args.gin_file, overrides, machine, args.tries or 8, say)
             record["search"] = {
                 "best": best and best.settings.flags(),
                 "tried": [one.record() for one in tried],
@@ -375,10 +377,9 @@ PLAN = Verb(
         ),
         option(
             "--tries",
-            "programs that --search compiles at most, for each machine (default %(default)s)",
+            "programs that --search compiles at most, for each machine (default 8)",
             positive,
             "N",
-            default=8,
         ),
         option("--output", "also write all figures here, as JSON", place, "FILE"),
     ],

@@ -178,7 +178,7 @@ def test_a_text_too_small_for_the_size_gives_the_largest_that_it_has(
     size = Vocabulary.load(tmp_path / "most").size
     assert 50 < size < 5000
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.endswith(f"most: {size} pieces, as many as the text has (--size 5000)")
+    assert last.endswith(f"most: {size} pieces of at most 5000")
     assert main(["vocab", *given, "--size", str(size), "--output", str(tmp_path / "same")]) == 0
     assert "as many as" not in capsys.readouterr().out
     most, same = ((tmp_path / name / "vocab.model").read_bytes() for name in ("most", "same"))

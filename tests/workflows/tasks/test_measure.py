@@ -170,8 +170,8 @@ def test_a_run_reads_its_own_states():
 def test_trained_tasks_read_no_layer():
     tasks = {task.name: task for task in suite_tasks("xtreme")}
 
-    def check(names, layer, pooling=None):
-        given = Namespace(layer=layer, pooling=pooling, prefix=None)
+    def check(names, layer=None, pooling=None, prefix=None):
+        given = Namespace(layer=layer, pooling=pooling, prefix=prefix)
         require_read(given, [tasks[name] for name in names.split()])
 
     check("xnli")
