@@ -36,8 +36,15 @@ def two_processes(first, second, **variables):
         pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         command = tiny_run.command(arguments)
         processes.append(subprocess.Popen(command, cwd=tiny_run.ROOT, env=environment, **pipes))
-    # Both, for each waits for the other.
-    timer = threading.Timer(PATIENCE, lambda: [p.send_signal(signal.SIGABRT) for p in processes])
+    hung = threading.Event()
+
+    def abort():
+        hung.set()
+        # Both, for each waits for the other.
+        for process in processes:
+            process.send_signal(signal.SIGABRT)
+
+    timer = threading.Timer(PATIENCE, abort)
     timer.start()
     try:
         outputs = [process.communicate()[0] for process in processes]
@@ -46,7 +53,7 @@ def two_processes(first, second, **variables):
         for process in processes:
             process.kill()
     statuses = [process.returncode for process in processes]
-    assert -signal.SIGABRT not in statuses, outputs
+    assert not hung.is_set(), outputs
     return [*zip(statuses, outputs, strict=True)]
 
 
