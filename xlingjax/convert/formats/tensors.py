@@ -117,8 +117,8 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
         import torch
     except ImportError:
         raise UserError(
-            f"{path} is a pickle of PyTorch: pip install 'xlingjax[interop]' to read it, or give"
-            f" its {SAFE}"
+            f"{path} is a pickle, and what a pickle holds it can run: refused without PyTorch's"
+            f" restricted reader (pip install 'xlingjax[interop]'); or give its {SAFE}"
         ) from None
     try:
         with torch.serialization.safe_globals([*known]):
