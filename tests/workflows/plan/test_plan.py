@@ -15,7 +15,7 @@ from xlingjax.workflows.plan import plan
 from xlingjax.workflows.plan import programs as plan_programs
 from xlingjax.workflows.plan import search as plan_search
 from xlingjax.workflows.plan.machines import machine_named
-from xlingjax.workflows.plan.plan import Planned, stand_ins
+from xlingjax.workflows.plan.plan import Planned, stand_ins, text_of
 from xlingjax.workflows.plan.roofline import bound_of, sent_of
 
 SMALL = {"MODEL": "mini", "BATCH": 16, "LENGTH": 64, "TRAIN_STEPS": 100, "WARMUP_STEPS": 1}
@@ -141,6 +141,12 @@ def a_plan(machine, **program):
     )
     room = machine_named(machine).accelerator.room
     return Planned(machine, mesh, "bfloat16", room, 100, [one])
+
+
+def test_the_likely_hours_are_those_of_useful_products_at_a_fifth_of_the_peak():
+    text = text_of(a_plan("H100:8", steps=1e6, useful=2e12))
+    hours = 1e6 * 2e12 / (989e12 / 5) / 3600
+    assert f"about {hours:,.1f} hours at a fifth of the peak" in text
 
 
 def test_the_run_at_its_bound():
