@@ -170,7 +170,7 @@ def test_every_message_that_is_explained_is_one_of_the_code():
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     headings = re.findall(r"^### (.+)$", text, re.M)
     messages = [message for line in headings for message in re.findall(r"`([^`]+)`", line)]
-    assert len(messages) > 200
+    assert len(messages) > 50
     code = said_by_the_code()
     # "..." and numbers stand for what differs.
     for message in messages:
