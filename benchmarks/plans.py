@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     print(
         "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention"
-        " | GB of a device | estimated | tokens/s, bound | days, bound | seconds |\n"
-        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|"
+        " | GB of a device | tokens/s, bound | days, bound | seconds |\n"
+        "|---|---|---|--:|---|---|--:|--:|--:|--:|"
     )
     golden = []
     for recipe in args.recipe or RECIPES:
@@ -123,21 +123,20 @@ def _golden(recipe: str, machine: str, found: dict[str, Any]) -> list[dict[str, 
 def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     start = f"| `{recipe}` | {machine} |"
     if "refused" in found:
-        return f"{start} {found['refused']} | | | | | | | | |"
+        return f"{start} {found['refused']} | | | | | | | |"
     one = _best(found)
     if one is None:
         said = "; ".join(one["refused"] for one in found["tried"])
         none = f"none of {len(found['tried'])} fits: {said}"
-        return f"{start} {none} | | | | | | | | {found['seconds']:.0f} |"
+        return f"{start} {none} | | | | | | | {found['seconds']:.0f} |"
     values = dict(word.removeprefix("--gin.").split("=") for word in one["flags"].split())
     plan = one["plan"]
     most = max(plan["programs"], key=lambda program: program["peak"])
-    estimated = sum(most["estimated"].values()) / 1e9
     mesh = " x ".join(str(size) for size in plan["mesh"].values())
     return (
         f"{start} {mesh} | {values['MICROBATCHES']} | {values['REMAT']} | {values['ATTENTION']}"
         f" | {most['peak'] / 1e9:.1f}"
-        f" of {plan['room'] / 1e9:.1f} | {estimated:.1f} | {plan['tokens_per_second']:,.0f}"
+        f" of {plan['room'] / 1e9:.1f} | {plan['tokens_per_second']:,.0f}"
         f" | {plan['days']:,.1f} | {found['seconds']:.0f} |"
     )
 

@@ -35,8 +35,6 @@ def test_a_plan_says_what_the_compiler_says(tmp_path, machine, dtype, room):
     [record] = json.loads(output.read_text(encoding="utf-8"))
     [mlm] = record["programs"]
     assert record["room"] == pytest.approx(room, rel=0.01)
-    # Before it was compiled.
-    assert sum(mlm["estimated"].values()) == pytest.approx(mlm["peak"], rel=0.2)
     assert mlm["flops"] == pytest.approx(mlm["useful"], rel=0.05)
     assert mlm["bound"]["links"] > 0 and mlm["bound"]["memory"] > 0
 

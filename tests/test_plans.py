@@ -30,6 +30,3 @@ def test_a_papers_recipe_fits(kept):
     assert {name: one["peak"] for name, one in found.items()} == pytest.approx(
         kept["peak"], rel=0.03
     )
-    # Of the step that needs most: before it is compiled.
-    most = max(plan.programs, key=lambda one: one["peak"])
-    assert sum(most["estimated"].values()) == pytest.approx(most["peak"], rel=0.2)

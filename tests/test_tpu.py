@@ -154,8 +154,6 @@ def test_a_plan_says_what_the_compiler_says(tmp_path):
     status, record = a_plan(tmp_path, "--gin.LAYERS=2", "--gin.BATCH=128")
     [mlm] = record["programs"]
     assert status == 0 and record["fits"]
-    # Before it was compiled.
-    assert sum(mlm["estimated"].values()) == pytest.approx(mlm["peak"], rel=0.2)
     assert mlm["bound"]["matrix"] > 0 and mlm["bound"]["memory"] > 0
     # The gradients of all parameters: in a ring of eight, seven eighths, twice.
     assert mlm["sent"]["8"] == pytest.approx(7 / 4 * mlm["bytes"]["parameters"], rel=0.01)

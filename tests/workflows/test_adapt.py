@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from xlingjax.convert import import_model
 from xlingjax.data.check import Findings
 from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
+from xlingjax.model.partition import MeshConfig
+from xlingjax.workflows.adapt import prepare
 from xlingjax.workflows.adapt.held_out import heldout_shares, write_heldout
 from xlingjax.workflows.adapt.prepare import EVALUATIONS, first_model
 from xlingjax.workflows.adapt.request import Request, absolute
@@ -320,6 +323,23 @@ def request(**changed):
     given = {"source": "", "mono": ("a",), "parallel": ("b",), "objectives": ("mlm",)}
     given |= {"hours": None, "steps": 1, "batch": 1, "length": 1, "gold": None}
     return Request(**given | {"files": (), "overrides": ()} | changed)
+
+
+@pytest.mark.parametrize(("room", "parts"), [(18, 1), (17, 2), (6, 4), (3, None)])
+def test_microbatches_are_as_few_as_the_compiler_fits(room, parts, monkeypatch):
+    def answer(files, overrides, on):
+        count = int(overrides[0].removeprefix("MICROBATCHES="))
+        peaks = [8 // count + 2, 16 // count + 2]
+        return {"room": room, "programs": [{"error": "", "peak": peak} for peak in peaks]}
+
+    recipe = SimpleNamespace(bound={"mesh": MeshConfig()})
+    monkeypatch.setattr(prepare, "read_recipe", lambda *_: recipe)
+    monkeypatch.setattr(prepare, "answer", answer)
+    if parts:
+        assert prepare._microbatches(request(batch=64), "recipe") == parts
+    else:
+        with pytest.raises(UserError, match="more memory than it has; shorten the rows"):
+            prepare._microbatches(request(batch=64), "recipe")
 
 
 def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():

@@ -20,17 +20,17 @@ from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.inference.sentences import sentences_of
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.partition import first_device, make_mesh, row_devices
+from xlingjax.model.partition import make_mesh, row_devices
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
-from xlingjax.training.step_memory import Needs, microbatches_for, table
 from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt.held_out import heldout_shares, write_heldout
 from xlingjax.workflows.adapt.request import Request, absolute
 from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.launch import evaluate
+from xlingjax.workflows.plan.programs import HERE, answer
 
 CHUNK = 1024
 """Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
@@ -75,7 +75,7 @@ def prepare(
     recipe = folder / "recipe.gin"
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
     # The memory is planned for what the recipe binds, gin files of the command line among it.
-    values["MICROBATCHES"] = _microbatches(request, read_recipe([str(recipe)], ()).bound)
+    values["MICROBATCHES"] = _microbatches(request, recipe)
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
 
     any_held_out = bool(held or request.gold or any(name in request.given for name in _HELDOUT))
@@ -180,20 +180,27 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
 # ---- what the training costs ---------------------------------------------------------------------
 
 
-def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
-    """How many a batch is cut into, so that what the recipe binds fits the devices."""
-    mesh = make_mesh(bound["mesh"])
-    needs = Needs(
-        bound["model"], bound["optimizer"], bound["objectives"], first_device(mesh).platform
-    )
-    parts = microbatches_for(needs, mesh, request.batch)
-    # Of one device and one microbatch: what is in memory at a time.
-    rows = request.batch // row_devices(mesh) // parts
+def _microbatches(request: Request, recipe: Path) -> int:
+    """The fewest that a batch can be cut into, so that the compiled steps of the recipe fit the
+    devices. Raises UserError where one row a device is too much."""
+    files = [str(recipe)]
+    rows = request.batch // row_devices(make_mesh(read_recipe(files, ()).bound["mesh"])) or 1
+    # Microbatches are equal, or a step would be compiled for two sizes.
+    for parts in (n for n in range(1, rows + 1) if not rows % n):
+        # A loop over the layers is compiled soonest; the number of steps is not decided yet.
+        plan = answer(files, [f"MICROBATCHES={parts}", "UNROLL=1", "WARMUP_STEPS=0"], HERE)
+        if all(not one["error"] and one["peak"] <= plan["room"] for one in plan["programs"]):
+            break
+    else:
+        raise UserError(
+            "one row of each objective on a device needs more memory than it has; shorten the rows"
+            " (--length), or train a smaller model"
+        )
+    needed = max((one["peak"] for one in plan["programs"]), default=0)
     print(
-        f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
-        " microbatches):"
+        f"{needed / 1e9:.2f} GB of a device's {plan['room'] / 1e9:.2f}: {rows // parts} rows of"
+        f" {request.length} tokens at a time ({parts} microbatches)"
     )
-    print(table(needs.on(mesh, parts)))
     return parts
 
 

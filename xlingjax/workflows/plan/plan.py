@@ -158,7 +158,6 @@ def text_of(plan: Planned) -> str:
         fits = "fits" if plan.fits(program) else "DOES NOT FIT"
         lines.append(f"{name}: {fits}{with_options(program)}")
         sizes = {"all": program["peak"], "may be filled": plan.room}
-        sizes["estimated before compiling"] = sum(program["estimated"].values())
         if not program["error"]:
             sizes |= program["bytes"] | {"temporaries": program["temporaries"]}
         figures = {f"GB of a device: {what}": size / 1e9 for what, size in sizes.items()}

@@ -18,7 +18,6 @@ from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.partition import (
     MeshConfig,
     batch_sharding,
-    first_device,
     make_mesh,
     mesh_sizes,
     replicated,
@@ -30,7 +29,6 @@ from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.stages import latest, starts
 from xlingjax.training.step import abstract_state, make_train_step
-from xlingjax.training.step_memory import Needs, bytes_of_device
 from xlingjax.workflows.plan.machines import devices_of, machine_named
 from xlingjax.workflows.plan.roofline import sent_of
 from xlingjax.workflows.tables.flops import columns, step_flops
@@ -111,10 +109,6 @@ def _programs(bound: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, 
             )
         except UserError:
             pass
-        estimated = {}
-        if not turn.summed:
-            needs = Needs(model.config, config, runs, first_device(mesh).platform)
-            estimated = needs.on(mesh, microbatches)
         found.append(
             {
                 "program": name,
@@ -128,7 +122,6 @@ def _programs(bound: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, 
                     "moments": bytes_of_device(state.opt_state),
                     "batch": bytes_of_device(batch),
                 },
-                "estimated": estimated,
                 **compiled(traced.lower()),
             }
         )
@@ -175,6 +168,15 @@ def _batch(feed: Feed, turn: Turn) -> Any:
             for field in run.objective.reads
         }
     return batch if turn.summed else batch[turn.label]
+
+
+def bytes_of_device(tree: Any) -> int:
+    """Of one device's part of arrays, or of their shapes, with shardings."""
+    total = 0
+    for leaf in jax.tree.leaves(tree):
+        part = leaf.sharding.shard_shape(leaf.shape)
+        total += math.prod(part) * leaf.dtype.itemsize
+    return total
 
 
 NO_TILES = "Couldn't find output tile sizes"

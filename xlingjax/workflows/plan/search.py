@@ -1,11 +1,12 @@
 """The fastest settings of a recipe that fit a machine: mesh, microbatches, what the backward pass
 recomputes, what computes attention. None of them changes what is learnt.
 
-Candidates are ordered by an estimate of their time, left out by an estimate of their memory, and
-compiled from the fastest on; what the compiler says corrects the estimate of memory for the next.
+Candidates are ordered by an estimate of their time and compiled from the fastest on. What does not
+fit tells what others need at least, and those that cannot fit either are left out.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +18,20 @@ from xlingjax.config.gin_files import macros_of
 from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model import flash
+from xlingjax.model.build import build_model
 from xlingjax.model.config import WITH_STREAMS, ModelConfig
 from xlingjax.model.partition import AXES
 from xlingjax.training.feed import ObjectiveRun, in_stages
-from xlingjax.training.optimizer import OptimizerConfig
-from xlingjax.training.step_memory import RECOMPUTED, Needs
+from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.step import abstract_state
 from xlingjax.workflows.plan.machines import Machine, machine_named
 from xlingjax.workflows.plan.plan import Planned, measured, with_options
-from xlingjax.workflows.plan.programs import HERE
+from xlingjax.workflows.plan.programs import HERE, bytes_of_device
 from xlingjax.workflows.plan.roofline import bound_of, sent_of
 from xlingjax.workflows.tables.flops import columns, step_flops
 
+RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
+"""Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
 UNFUSED = 1.2
 """What a step takes with `xla` of what it takes with `flash`: 1.19 to 1.59 on an H100
 (docs/results/speed.md)."""
@@ -56,6 +60,14 @@ class Settings:
 
     def flags(self) -> str:
         return " ".join(f"--gin.{name}={value}" for name, value in self.overrides().items())
+
+    @property
+    def mesh(self) -> tuple[int, int, int]:
+        return self.data, self.fsdp, self.tensor
+
+    def alike(self, other: "Settings") -> bool:
+        """Whether the backward pass keeps the same of a row."""
+        return (self.remat, self.attention) == (other.remat, other.attention)
 
     def slower(self) -> float:
         """What the attention costs, as a factor."""
@@ -124,30 +136,24 @@ def search(
     machine = machine_named(on)
     recipe = read_recipe(files, overrides)
     backends = attentions(recipe, machine)
-    needs = {
-        attention: Needs(
-            recipe.bound["model"].replace(attention_backend=attention),
-            recipe.bound.get("optimizer", OptimizerConfig()),
-            recipe.bound["objectives"],
-            machine.accelerator.maker,
-        )
-        for attention in backends
-    }
+    fixed = functools.cache(functools.partial(_fixed, recipe))
     tried: list[Tried] = []
-    # What the compiler needs of what is estimated, learnt from each that is compiled.
-    correction = more = needs[backends[0]].more
     refused: set[str] = set()
     candidates = _candidates(recipe, machine, backends)
     for settings in sorted(candidates, key=lambda one: _seconds(recipe, machine, one)):
         first = next((number for number, one in enumerate(tried) if one.fits), len(tried))
         if len(tried) == tries or len(tried) - first > behind:
             break
-        mesh = AbstractMesh((settings.data, settings.fsdp, settings.tensor), AXES)
-        # Of a device, in the step that needs most.
-        guess = sum(
-            needs[settings.attention].on(mesh, settings.microbatches, settings.remat).values()
-        )
-        if settings.attention in refused or guess * correction > machine.accelerator.room:
+        if settings.attention in refused:
+            continue
+        # What grows with the rows, as it was compiled for other meshes and microbatches.
+        growing = [
+            (one.peak - fixed(one.settings.mesh)) * one.settings.microbatches
+            for one in tried
+            if one.peak and one.settings.alike(settings)
+        ]
+        least = fixed(settings.mesh) + max(growing, default=0) / settings.microbatches
+        if least > machine.accelerator.room:
             continue
         chosen = settings.overrides()
         others = [one for one in overrides if one.partition("=")[0] not in chosen]
@@ -162,8 +168,6 @@ def search(
             refused.add(settings.attention)
             continue
         tried.append(one)
-        if one.peak:
-            correction = max(more, one.peak / guess)
     best = min((one for one in tried if one.fits), key=lambda one: one.seconds, default=None)
     if best is None:
         say(f"none of {len(tried)} settings fits {on}: more devices, or a shorter LENGTH")
@@ -181,6 +185,16 @@ def require_searched(files: Sequence[str], on: str) -> None:
     }
     if lacking:
         raise UserError(f"--search: this recipe has no {', '.join(sorted(lacking))} to choose")
+
+
+def _fixed(recipe: Recipe, mesh: tuple[int, int, int]) -> int:
+    """Bytes of a device whatever the rows are: parameters, their gradients and moments."""
+    config = recipe.bound.get("optimizer", OptimizerConfig())
+    model = build_model(recipe.bound["model"])
+    # Of any length: its state has the same arrays.
+    rule = make_optimizer(config, 10**9, model.abstract())
+    state = abstract_state(AbstractMesh(mesh, AXES), model, rule, config)
+    return bytes_of_device(state) + bytes_of_device(state.params)
 
 
 def _runs(recipe: Recipe) -> list[ObjectiveRun]:
