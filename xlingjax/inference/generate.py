@@ -25,7 +25,6 @@ from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.generation import generate
 from xlingjax.model.masks import bidirectional
-from xlingjax.model.partition import batch_sharding
 from xlingjax.model.seq2seq import Seq2Seq
 from xlingjax.objectives.base import CHUNK
 from xlingjax.objectives.losses import cross_entropy
@@ -58,11 +57,11 @@ def search_texts(
     numbers_B,
 ):
     """`Texts`. start: the id that a text begins with; numbers_B: of the lines."""
-    start_B = jnp.full_like(numbers_B, start)
-    language_B = jnp.full_like(numbers_B, language)
     # By the number of the line, so that what is drawn does not depend on the batch.
     fold_each = jax.vmap(jax.random.fold_in, (None, 0))
     keys_B = fold_each(jax.random.key(seed), numbers_B)
+    start_B = jnp.full_like(numbers_B, start)
+    language_B = jnp.full_like(numbers_B, language)
     return generate(model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B)
 
 
@@ -152,37 +151,26 @@ class Generator:
         """
         # Before any line is tokenised: an unknown language costs nothing.
         from_id, to_id = self.language(source), self.language(target)
-        rows_of_lines = self.tokens(lines, first)
-        sizes = list(map(len, rows_of_lines))
+        sources = self.tokens(lines, first)
         # Filled by number, since batches are of like lengths and not in the order of the lines.
         found = [[Generated()] * self.decoding.n_best for _ in lines]
-        for members, length, rows in self._batches(sizes, self.decoding.beams):
-            chosen = [rows_of_lines[i] for i in members]
-            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
+        for members, length, rows in self._batches([*map(len, sources)], self.decoding.beams):
+            batch = self._rows_of([sources[i] for i in members], from_id, rows, length)
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
             # The program of this length, compiled at its first batch.
             run = compiled(
                 search_texts, self.model, self.mesh, self.ids, self.decoding, self._columns(length)
             )
-            texts = run(
-                self.params,
-                place(batch, self.mesh),
-                self._start(to_id),
-                to_id,
-                self.seed,
-                _placed(numbers_B, self.mesh),
-            )
+            batch = place(batch, self.mesh)
+            texts = run(self.params, batch, self._start(to_id), to_id, self.seed, numbers_B)
             # Each once for the batch: row by row the host would wait for every line.
-            ids_BWT = np.asarray(texts.ids)
-            lengths_BW = np.asarray(texts.lengths)
-            scores_BW = np.asarray(texts.scores)
-            for row, i in enumerate(members):
+            of_rows = zip(*map(np.asarray, (texts.ids, texts.lengths, texts.scores)), strict=True)
+            for i, row in zip(members, of_rows, strict=False):
                 found[i] = [
-                    self._read(ids_T[:count].tolist(), float(score))
-                    for ids_T, count, score in zip(
-                        ids_BWT[row], lengths_BW[row], scores_BW[row], strict=True
-                    )
+                    # The search divides by the length, which is undone here.
+                    self._generated(ids_T[:count].tolist(), float(score) * self._divisor(count))
+                    for ids_T, count, score in zip(*row, strict=True)
                 ]
         return found
 
@@ -212,7 +200,17 @@ class Generator:
             )
         from_id, to_id = self.language(source), self.language(target)
         sources = self.tokens(lines, first)
-        targets = self._target_ids(references, first)
+        end = self.vocabulary.eos_id
+        targets = [
+            [*self.vocabulary.encode(given), end] if isinstance(given, str) else [*given]
+            for given in references
+        ]
+        for number, ids in enumerate(targets, first):
+            if len(ids) > self.model.longest_target:
+                raise UserError(
+                    f"reference {number}: {len(ids)} tokens, and the model's position table takes"
+                    f" {self.model.longest_target}: shorten it"
+                )
         found = [Generated() for _ in lines]
         # An empty line is left out, whatever its reference.
         sizes = [
@@ -221,45 +219,31 @@ class Generator:
         ]
         run = compiled(_forced, self.model, self.mesh)
         for members, length, rows in self._batches(sizes):
-            chosen = [sources[i] for i in members]
-            wanted = [targets[i] for i in members]
-            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
+            batch = self._rows_of([sources[i] for i in members], from_id, rows, length)
             # Rows have room for the longer side; the decoder's positions may be fewer.
             columns = min(length, self.model.longest_target)
-            batch |= self._targets(wanted, to_id, rows, columns)
+            batch |= self._targets([targets[i] for i in members], to_id, rows, columns)
             total_B = np.asarray(run(self.params, place(batch, self.mesh)))
             # Rows that fill the batch up have no line.
             for i, total in zip(members, total_B.tolist(), strict=False):
-                text = references[i]
-                if not isinstance(text, str):
-                    text = self._text(targets[i])
-                # As the search normalises, so that references and its own texts compare.
-                score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
-                found[i] = Generated(text, tuple(targets[i]), total, score)
+                given = references[i]
+                found[i] = self._generated(
+                    targets[i], total, given if isinstance(given, str) else None
+                )
         return found
 
-    def _target_ids(self, references: Sequence[str | Sequence[int]], first: int) -> list[list[int]]:
-        targets = []
-        for number, reference in enumerate(references, first):
-            if isinstance(reference, str):
-                ids = [*self.vocabulary.encode(reference), self.vocabulary.eos_id]
-            else:
-                ids = [*reference]
-            if len(ids) > self.model.longest_target:
-                raise UserError(
-                    f"reference {number}: {len(ids)} tokens, and the model's position table"
-                    f" takes {self.model.longest_target}: shorten it"
-                )
-            targets.append(ids)
-        return targets
+    def _divisor(self, tokens: int) -> float:
+        return max(int(tokens), 1) ** self.decoding.length_penalty
 
-    def _read(self, ids: list[int], score: float) -> Generated:
-        # The search gives no total: it divides by the length, which is undone here.
-        total = score * max(len(ids), 1) ** self.decoding.length_penalty
-        return Generated(self._text(ids), tuple(ids), total, score)
+    def _generated(self, ids: list[int], total: float, text: str | None = None) -> Generated:
+        if text is None:
+            text = self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
+        return Generated(text, tuple(ids), total, total / self._divisor(len(ids)))
 
-    def _text(self, ids: Sequence[int]) -> str:
-        return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
+    def _rows_of(
+        self, rows_of_ids: Sequence[Sequence[int]], language: int, rows: int, length: int
+    ) -> dict[str, np.ndarray]:
+        return rows_of(rows_of_ids, language, self.vocabulary.pad_id, rows, length)
 
     def _start(self, language: int) -> int:
         # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
@@ -273,8 +257,6 @@ class Generator:
         `first` is the number of the first.
         """
         require_list(lines, "lines")
-        begin = self.vocabulary.bos_id
-        end = self.vocabulary.eos_id
         limit = self.longest_source
         found = []
         for number, line in enumerate(lines, first):
@@ -284,18 +266,16 @@ class Generator:
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
                     f" {limit}: shorten the line, or cut such lines with --truncate"
                 )
-            ids = []
-            if len(pieces):
-                # The end stays, since training has shown no source without one.
-                ids = [begin, *pieces[: limit - 2], end]
-            found.append(ids)
+            # The end stays, since training has shown no source without one.
+            ids = [self.vocabulary.bos_id, *pieces[: limit - 2], self.vocabulary.eos_id]
+            found.append(ids if len(pieces) else [])
         return found
 
     def _targets(self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int):
         """The decoder's fields, of one target per row."""
         # Shifted by one: what stands in a column is predicted from those before it.
         reads = [[self._start(language), *ids[:-1]] for ids in targets]
-        fields = rows_of(reads, language, self.vocabulary.pad_id, rows, length)
+        fields = self._rows_of(reads, language, rows, length)
         wanted = rows_of(targets, language, 0, rows, length)["input_ids"]
         weights = fields["pack_ids"].astype(np.float32)
         return {
@@ -337,10 +317,3 @@ class Generator:
             self._rows[length] = rows
             for start in range(0, len(members), rows):
                 yield members[start : start + rows], length, rows
-
-
-def _placed(x_B: np.ndarray, mesh: Mesh | None) -> Any:
-    """An array beside the batch, whose rows lie as the batch's do."""
-    if mesh is None:
-        return x_B
-    return jax.make_array_from_callback(x_B.shape, batch_sharding(mesh), lambda index: x_B[index])
