@@ -22,8 +22,6 @@ class Ours:
         # Compile seconds are part of the result.
         jax.config.update("jax_enable_compilation_cache", False)
         attention: dict[str, Any] = {}
-        if variant == "cudnn":
-            attention = {"attention_backend": "cudnn", "attention_dropout": 0.0}
         if variant == "flash":
             attention = {"attention_backend": "flash"}
         generator = "rbg"

@@ -12,13 +12,11 @@ CONTESTANTS = ("xlingjax", "pytorch-eager", "pytorch-compile")
 ON_GPU = (
     "xlingjax",
     "xlingjax-threefry",
-    "xlingjax-cudnn",
     "xlingjax-flash",
     "pytorch-eager",
     "pytorch-compile",
 )
-"""Of ours: dropout from "rbg"; from the default generator; without dropout on attention, by
-`cudnn`; with it, by `flash`."""
+"""Of ours: dropout from "rbg"; from the default generator; attention by `flash`."""
 
 
 def make(name: str, shape: Shape | GenerationShape, platform: str):

@@ -64,18 +64,18 @@ PROGRAM = """
 import sys
 import jax, jax.numpy as jnp
 from xlingjax.model import masks
-from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.attention import bind
 from xlingjax.model.masks import Fields
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated
 from xlingjax.workflows.plan.machines import machine_named
 from xlingjax.workflows.plan.machines import devices_of
 machine, name, output = sys.argv[1:]
 mesh = make_mesh(MeshConfig(4, 1, 2), devices_of(machine_named(machine)))
-spec = AttentionSpec(getattr(masks, name))
+mask = getattr(masks, name)
 def run(q, batch, key):
     fields = Fields.from_batch(batch)
     def total(q, k, v):
-        return bind(spec, fields, fields, "flash", 0.1, mesh)(q, k, v, key).astype("f4").sum()
+        return bind(mask, fields, fields, "flash", 0.1, mesh)(q, k, v, key).astype("f4").sum()
     return jax.value_and_grad(total, (0, 1, 2))(q, q, q)
 def like(shape, dtype):
     return jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding(mesh))

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers import tiny
 from xlingjax.cli import main
 from xlingjax.model import masks
-from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.attention import bind
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.skipif(
 
 SIZES = ((1, 1, 1), (8, 1, 1), (1, 8, 1), (4, 1, 2))
 ONE, DATA, FSDP, TENSOR = (MeshConfig(*sizes) for sizes in SIZES)
-HEADS, HEAD_DIM = 4, 16
-KERNELS = {"fwd", "dkv", "dq"}
-"""One forward, two backward; layers are looped over, so that a program has those of one."""
+HEADS, HEAD_DIM = 4, 64
+KERNELS = {"forward", "backward"}
+"""Layers are looped over, so that a program has those of one."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def chips():
 def a_model(mesh, **overrides):
     sizes = dict(layers=2, dim=HEADS * HEAD_DIM, heads=HEADS, ffn=128, vocab_size=512)
     sizes |= dict(max_positions=512, num_languages=len(tiny.LANGUAGES), unroll=1)
-    kind = dict(dtype="bfloat16", attention_backend="splash")
+    kind = dict(dtype="bfloat16", attention_backend="flash")
     return build_model(preset("tiny", **sizes, **kind, **overrides), mesh)
 
 
@@ -92,12 +92,11 @@ def kernels(program):
     found = []
     for line in program.splitlines():
         if 'custom_call_target="tpu_custom_call"' in line:
-            which = re.search(r"splash_mha_([a-z]+)", line)[1]
+            which = re.search(r"%flash_([a-z]+)", line)[1]
             operands = line.split("operand_layout_constraints=")[1]
-            shapes = re.findall(r"bf16\[(\d+),(\d+),(\d+),(\d+)\]", operands)[:2]
-            (rows, heads, queries, size), (_, _, keys, _) = [map(int, one) for one in shapes]
-            assert size == HEAD_DIM
-            found.append((which, rows, heads, queries, keys))
+            shapes = re.findall(r"bf16\[(\d+),(\d+),(\d+)\]", operands)[:2]
+            (rows, queries, lanes), (_, keys, _) = [map(int, one) for one in shapes]
+            found.append((which, rows, lanes // HEAD_DIM, queries, keys))
     return found
 
 
@@ -178,13 +177,13 @@ def test_masks_of_the_papers_with_dropout_in_one_kernel(chips, name, mesh, lengt
     devices = make_mesh(mesh, chips[size])
     rows, heads, width = 16, 4, 64
     batch = {field: (rows, length) for field in ("input_ids", "pack_ids", "sides", "is_mask")}
-    spec = AttentionSpec(getattr(masks, name))
+    mask = getattr(masks, name)
 
     def run(q, batch, key):
         fields = Fields.from_batch(batch)
 
         def total(q, k, v):
-            bound = bind(spec, fields, fields, "flash", 0.1, devices)
+            bound = bind(mask, fields, fields, "flash", 0.1, devices)
             return bound(q, k, v, key).astype(jnp.float32).sum()
 
         return jax.value_and_grad(total, (0, 1, 2))(q, q, q)

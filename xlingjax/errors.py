@@ -28,7 +28,7 @@ class UserError(Exception):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown word: what was probably meant; "": nothing is near."""
-    # 0.65 keeps bf16 for bfloat16, and leaves out splash for sdpa.
+    # 0.65 keeps bf16 for bfloat16, and leaves out flash for sdpa.
     near = difflib.get_close_matches(word, list(known), 1, 0.65)
     return f"; did you mean {near[0]!r}?" if near else ""
 

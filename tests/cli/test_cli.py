@@ -404,7 +404,7 @@ def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(
     copy = shutil.copytree(run, tmp_path / "copy")
     names = ("run.json", "config.gin", "result.json")
     before = [(copy / name).read_bytes() for name in names]
-    refused(pretrain(corpus, copy, ATTENTION="cudnn", TRAIN_STEPS=6), "cudnn")
+    refused(pretrain(corpus, copy, ATTENTION="flash", TRAIN_STEPS=6), "flash")
     assert pretrain(corpus, copy, TRAIN_STEPS=2) == 0
     assert [(copy / name).read_bytes() for name in names] == before
     assert "nothing left to do: it has 4 steps of 2" in (copy / "log.txt").read_text()
@@ -413,7 +413,6 @@ def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(
 @pytest.mark.long
 def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     from xlingjax.inference.run import open_run
-    from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.masks import bidirectional
 
     bindings = options(corpus, LANGUAGE_EMBEDDING=True)
@@ -434,7 +433,7 @@ def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     ids = np.array([[run.vocabulary.bos_id, *pieces, run.vocabulary.eos_id]])
     row = {"input_ids": ids, "position_ids": np.arange(ids.size)[None], "language_ids": ids * 0}
     row["pack_ids"] = np.ones_like(ids)
-    states = run.model.encode(run.params, row, AttentionSpec(bidirectional, packed=False))
+    states = run.model.encode(run.params, row, bidirectional)
     np.testing.assert_allclose(vectors[-1, 0], np.asarray(states)[0, 1:-1].mean(0), atol=1e-5)
     with pytest.raises(UserError, match="unknown pooling 'max'"):
         run.embed(GERMAN[:1], "de", pooling="max")

@@ -15,7 +15,6 @@ from xlingjax.convert import cross_attention
 from xlingjax.data.text.sources import find_pairs
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
 from xlingjax.report.run import read_run
@@ -131,7 +130,7 @@ def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
 def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     from xlingjax.objectives.ernie_m import CAMLM
 
-    monkeypatch.setattr(CAMLM, "attention", lambda self: AttentionSpec(bidirectional))
+    monkeypatch.setattr(CAMLM, "attention", lambda self: bidirectional)
     words = command(
         "verify", corpus, "--rows", "2", objective="camlm", CAMLM_LENGTH="{0: 32, 2: 40}"
     )

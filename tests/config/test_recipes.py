@@ -580,7 +580,7 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
         (
             "cl_mlm",
             {"PARITY": "odd", "PACKING": False, "CL_MLM_TRUNCATE": True, "CL_MLM_ALONE": True},
-            {"parity": "odd", "packed": False, "packing": False, "truncate": True, "alone": True},
+            {"parity": "odd", "packing": False, "truncate": True, "alone": True},
         ),
         (
             "camlm",

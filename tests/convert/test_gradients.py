@@ -42,7 +42,7 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
         batch["masked_targets"][row, :count] = targets
         batch["masked_weights"][row, :count] = 1
 
-    model, objective = build_model(found.config), MLM(packed=False, chunk=0)
+    model, objective = build_model(found.config), MLM(chunk=0)
 
     def loss(params):
         sums = objective.loss(model, params, batch, None, 1).terms["mlm"]

@@ -5,7 +5,6 @@ from tests.helpers import toy
 from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.evaluation.attention_maps import CROSS, RECOVERY, SELF, maps_of
 from xlingjax.evaluation.perplexity import pair_rows
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional, own_side, partner
 
 TEXTS = tuple(toy.sentences(12, seed=4, longest=7))
@@ -38,12 +37,11 @@ def wanted(model, rows, layer):
     turn = (rows["sides"] == 1).argmax(axis=1)
     two = dict(rows, input_ids=rows["input_ids"].copy())
     two["input_ids"][np.arange(len(turn)), turn] = VOCABULARY.bos_id
-    spec = AttentionSpec(own_side)
-    h_BLD = encoder.encode(params, two, spec)
-    memory = (h_BLD, AttentionSpec(partner))
-    plugged_in = encoder.attention_weights(params, two, spec, memory=memory)
+    h_BLD = encoder.encode(params, two, own_side)
+    memory = (h_BLD, partner)
+    plugged_in = encoder.attention_weights(params, two, own_side, memory=memory)
     _, recovery = encoder.recover_words(params, two, partner)
-    together = encoder.attention_weights(params, one, AttentionSpec(bidirectional))
+    together = encoder.attention_weights(params, one, bidirectional)
     return {
         SELF: np.asarray(together["self-attention"][layer - 1]),
         CROSS: np.asarray(plugged_in["cross-attention"][layer - 1]),

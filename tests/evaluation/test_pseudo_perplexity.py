@@ -7,7 +7,6 @@ from tests.helpers import toy
 from xlingjax.data.text.texts import Text
 from xlingjax.evaluation.perplexity import TextPerplexity, sentence_rows
 from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity, with_placeholders
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional, pseudo_tokens
 from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.objectives.leak import prediction_visibility
@@ -40,9 +39,9 @@ def log_softmax(encoder, params, h_D):
     return logits - np.log(np.exp(logits).sum())
 
 
-def encoded(encoder, params, row, spec):
+def encoded(encoder, params, row, mask):
     batch = {name: np.array([values]) for name, values in row.items()}
-    return np.asarray(encoder.encode(params, batch, spec))[0]
+    return np.asarray(encoder.encode(params, batch, mask))[0]
 
 
 @pytest.mark.long
@@ -74,7 +73,7 @@ def test_the_perplexity_is_that_of_both_stages_by_hand(evaluator):
                 }
                 assert text <= one["position_ids"][-1] < 2 * text
                 assert one["language_ids"][-1] in {0, 1} - {own}
-                h_LD = encoded(encoder, params, one, AttentionSpec(pseudo_tokens))
+                h_LD = encoded(encoder, params, one, pseudo_tokens)
                 scores = log_softmax(encoder, params, h_LD[-1])
                 scores[sorted(vocabulary.special_ids)] = -np.inf
                 ids.append(int(scores.argmax()))
@@ -86,7 +85,7 @@ def test_the_perplexity_is_that_of_both_stages_by_hand(evaluator):
                 "language_ids": [own] * text + languages,
                 "pack_ids": [1] * (text + count),
             }
-            h_LD = encoded(encoder, params, second, AttentionSpec(bidirectional))
+            h_LD = encoded(encoder, params, second, bidirectional)
             used = row["masked_weights"] > 0
             assert used.any()
             slots = (row[f"masked_{name}"][used] for name in ("positions", "targets"))

@@ -69,14 +69,13 @@ def states_and_logits(found, batch):
     """([N+1, B, L, D], [B, L, V]) of our encoder and its vocabulary head."""
     import jax
 
-    from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.build import build_model
     from xlingjax.model.masks import bidirectional
 
     model = build_model(found.config)
 
     def compute(params, batch):
-        h_NBLD = model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
+        h_NBLD = model.encode(params, batch, bidirectional, all_layers=True)
         g, table_VD, bias_V = model.vocab_head(params, h_NBLD[-1])
         return h_NBLD, (g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
 
@@ -88,14 +87,13 @@ def states_and_logits_of_both_sides(found, batch, decode="decode"):
     on, logits). decode: the model's method."""
     import jax
 
-    from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.build import build_model
     from xlingjax.model.masks import bidirectional
 
     model, config, decoded = build_model(found.config), found.config, []
-    h_NBLD = jax.jit(
-        lambda params: model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
-    )(found.params)
+    h_NBLD = jax.jit(lambda params: model.encode(params, batch, bidirectional, all_layers=True))(
+        found.params
+    )
     for n in range(1, config.decoder_layers + 1):
         decoder = {**found.params["decoder"]}
         decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
@@ -109,12 +107,11 @@ def states_and_logits_of_both_sides(found, batch, decode="decode"):
 
 def class_logits(found, batch):
     """Of our encoder's classifier."""
-    from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.build import build_model
     from xlingjax.model.masks import bidirectional
 
     model = build_model(found.config)
-    states = model.encode(found.params, batch, AttentionSpec(bidirectional))
+    states = model.encode(found.params, batch, bidirectional)
     return np.asarray(model.classify(found.params, states, batch))
 
 

@@ -7,7 +7,6 @@ import pytest
 from tests.helpers import toy
 from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import by_batch, by_row, compiled, place, row_multiple
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.partition import MeshConfig, make_mesh
 
@@ -16,7 +15,7 @@ ROWS = rows_of(SENTENCES, 1, 2, len(SENTENCES), 12)
 
 
 def states(model, layer, params, batch):
-    h_NBLD = model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
+    h_NBLD = model.encode(params, batch, bidirectional, all_layers=True)
     return h_NBLD[layer], batch["input_ids"].sum(1)
 
 

@@ -1,18 +1,15 @@
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlingjax.model import attention as attention_module
-from xlingjax.model.attention import AttentionSpec, Refused, bind
+from xlingjax.model.attention import bind
 from xlingjax.model.layers import dropout
-from xlingjax.model.masks import Fields, bidirectional, camlm, causal, partner
+from xlingjax.model.masks import Fields, bidirectional, causal
 
 PACKS = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 1, 1]], np.int32)
-MLM = AttentionSpec(bidirectional)
-CLM = AttentionSpec(causal & bidirectional, causal=True)
+MLM = bidirectional
+CLM = causal & bidirectional
 
 
 def fields_of(packs):
@@ -25,18 +22,18 @@ def random_qkv(shape=(2, 6, 3, 4), dtype=jnp.float32, seed=0):
     ]
 
 
-def attend(spec, q, k, v, fields, backend="xla", *, dropout=0.0, key=None):
+def attend(mask, q, k, v, fields, backend="xla", *, dropout=0.0, key=None):
     """Self-attention over one batch."""
-    return bind(spec, fields, fields, backend, dropout)(q, k, v, key)
+    return bind(mask, fields, fields, backend, dropout)(q, k, v, key)
 
 
-@pytest.mark.parametrize("spec", [MLM, CLM], ids=["bidirectional", "causal"])
-def test_xla_is_softmax_over_the_visible_keys(spec):
+@pytest.mark.parametrize("mask", [MLM, CLM], ids=["bidirectional", "causal"])
+def test_xla_is_softmax_over_the_visible_keys(mask):
     q, k, v = (np.asarray(x, np.float64) for x in random_qkv())
-    out = np.asarray(attend(spec, *random_qkv(), fields_of(PACKS)))
+    out = np.asarray(attend(mask, *random_qkv(), fields_of(PACKS)))
     for row, pack in enumerate(PACKS):
         for i in np.flatnonzero(pack):
-            keys = [s for s in range(6) if pack[s] == pack[i] and (not spec.causal or s <= i)]
+            keys = [s for s in range(6) if pack[s] == pack[i] and (mask is MLM or s <= i)]
             for head in range(3):
                 score = np.exp([q[row, i, head] @ k[row, s, head] / 2 for s in keys])
                 want = score / score.sum() @ v[row, keys, head]
@@ -77,56 +74,3 @@ def test_dropout_rate_scale_and_independence(size):
     assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.12
     assert dropout(x, 0.0, jax.random.key(0)) is x
     assert dropout(x, 0.1, None) is x
-
-
-def test_cudnn_refuses_dropout_and_shapes_that_it_cannot_take(monkeypatch):
-    bound = attention_module.Attention({}, MLM, "cudnn", 0.1)
-    with pytest.raises(Refused, match="cudnn has no attention_dropout"):
-        bound(*random_qkv(), jax.random.key(0))
-    with pytest.raises(Refused, match="a multiple of 8 up to 128, not of 4"):
-        bound(*random_qkv(dtype=jnp.bfloat16))
-    monkeypatch.setattr(attention_module, "_platform", lambda mesh: "gpu")
-    odd = fields_of(PACKS[:, 1:])
-    with pytest.raises(Refused, match="cudnn takes rows of an even number of tokens, not of 5"):
-        bind(MLM, odd, odd, "cudnn")
-    bind(AttentionSpec(bidirectional, packed=False), odd, odd, "cudnn")  # lengths, no bias
-
-
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("mask", [bidirectional, causal & bidirectional, camlm, partner])
-def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
-    """Its arguments, computed by JAX's own reference in its place (cuDNN needs a GPU; see
-    test_cudnn.py)."""
-    spec = AttentionSpec(mask, causal=mask.name.startswith("(causal"), packed=packed)
-    packs = PACKS if packed else np.array([[1, 1, 1, 1, 0, 0], [1] * 6], np.int32)
-    batch = {"input_ids": jnp.zeros_like(packs), "pack_ids": jnp.asarray(packs)}
-    batch["sides"] = jnp.array([[0, 1, 1, 0, 1, 0], [0, 0, 0, 1, 1, 1]])
-    batch["is_mask"] = jnp.array([[0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 1, 0]])
-    fields = Fields.from_batch(batch)
-    q, k, v = random_qkv((2, 6, 3, 8), jnp.bfloat16)
-    monkeypatch.setattr(attention_module, "_platform", lambda mesh: "gpu")
-    reference = partial(jax.nn.dot_product_attention, implementation="xla")
-    monkeypatch.setattr(
-        jax.nn, "dot_product_attention", lambda *x, implementation, **more: reference(*x, **more)
-    )
-    out = np.asarray(attend(spec, q, k, v, fields, "cudnn"), np.float32)
-    want = np.asarray(attend(spec, q, k, v, fields), np.float32)
-    real = packs > 0
-    np.testing.assert_allclose(out[real], want[real], atol=0.03)
-    by_lengths = not packed and mask.name in (bidirectional.name, (causal & bidirectional).name)
-    assert ("bias_B1LS" in bind(spec, fields, fields, "cudnn").arrays) != by_lengths
-
-
-@pytest.mark.parametrize(
-    ("packs", "honest"),
-    [
-        ([1, 1, 1, 0], True),
-        ([1, 1, 1, 1], True),
-        ([0, 0, 0, 0], True),
-        ([1, 1, 2, 2], False),
-        ([0, 1, 1, 1], False),
-    ],
-)
-def test_a_broken_promise_of_unpacked_rows_poisons_the_output(packs, honest):
-    poison = attention_module._poison(fields_of(np.array([packs, [1, 1, 1, 1]])))
-    assert bool(np.isfinite(poison)) is honest

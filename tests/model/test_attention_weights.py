@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, make_batch, random_model
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec, Refused
+from xlingjax.model.attention import Refused
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, own_side, partner
 
@@ -37,13 +37,12 @@ def shares(x, memory, p, allowed):
 def test_self_attention_equals_numpy_in_every_layer(config):
     model, params = random_model(config)
     batch = make_batch("veco")
-    spec = AttentionSpec(bidirectional)
-    found = jax.jit(lambda b: model.attention_weights(params, b, spec))(batch)
+    found = jax.jit(lambda b: model.attention_weights(params, b, bidirectional))(batch)
     assert {*found} == {"self-attention"}
     weights = np.asarray(found["self-attention"], np.float64)
     rows, length = batch["input_ids"].shape
     assert weights.shape == (config.layers, rows, config.heads, length, length)
-    states = jax.jit(lambda b: model.encode(params, b, spec, all_layers=True))(batch)
+    states = jax.jit(lambda b: model.encode(params, b, bidirectional, all_layers=True))(batch)
     for layer in range(config.layers):
         p = layer_of(params, layer)
         for row in range(rows):
@@ -65,7 +64,7 @@ def test_self_attention_equals_numpy_in_every_layer(config):
 def test_cross_attention_sees_the_partner_alone():
     model, params = random_model()
     batch = make_batch("veco")
-    own, across = AttentionSpec(own_side), AttentionSpec(partner)
+    own, across = own_side, partner
 
     def weights(batch):
         memory = (model.encode(params, batch, own), across)
@@ -87,11 +86,12 @@ def test_cross_attention_sees_the_partner_alone():
 def test_what_cannot_be_looked_at_is_refused():
     model, params = random_model()
     batch = make_batch("veco", packed=False)
-    spec = AttentionSpec(bidirectional)
     blocks = {name: np.tile(values, (1, 3))[:, :32] for name, values in batch.items()}
     chunked = Encoder(CONFIG.replace(attention_backend="chunked", max_positions=40))
     with pytest.raises(Refused, match="backend chunked keeps no weights; use xla"):
-        jax.eval_shape(lambda b: chunked.attention_weights(chunked.abstract(), b, spec), blocks)
+        jax.eval_shape(
+            lambda b: chunked.attention_weights(chunked.abstract(), b, bidirectional), blocks
+        )
     plain = Encoder(CONFIG.replace(cross_attention=False))
     with pytest.raises(UserError, match="has no cross_attention"):
-        plain.attention_weights(params, batch, spec, memory=(np.zeros(1), spec))
+        plain.attention_weights(params, batch, bidirectional, memory=(np.zeros(1), bidirectional))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.model.test_flash import MASKS, assert_is_xla, fields_of, gradients, qkv_of
 from xlingjax.model import chunked, masks
-from xlingjax.model.attention import AttentionSpec, Refused, bind
+from xlingjax.model.attention import Refused, bind
 from xlingjax.model.masks import Fields
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 
@@ -34,15 +34,15 @@ def test_on_meshes_and_to_other_keys(lengths, sizes):
     mesh = make_mesh(MeshConfig(*sizes))
     fields = [cut(fields_of(256, seed), n) for seed, n in enumerate(lengths)]
     qkv, weights = qkv_of(*lengths)
-    spec = AttentionSpec(masks.bidirectional)
+    mask = masks.bidirectional
     placed = jax.device_put(qkv, batch_sharding(mesh))
-    found = gradients("chunked", spec, fields, placed, weights, mesh)
-    for one, other in zip(found, gradients("xla", spec, fields, qkv, weights), strict=True):
+    found = gradients("chunked", mask, fields, placed, weights, mesh)
+    for one, other in zip(found, gradients("xla", mask, fields, qkv, weights), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     # Dropout is the same on every mesh.
     key = jax.random.key(3)
-    here = gradients("chunked", spec, fields, qkv, weights, None, 0.2, key)
-    there = gradients("chunked", spec, fields, placed, weights, mesh, 0.2, key)
+    here = gradients("chunked", mask, fields, qkv, weights, None, 0.2, key)
+    there = gradients("chunked", mask, fields, placed, weights, mesh, 0.2, key)
     for one, other in zip(here, there, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
@@ -55,7 +55,7 @@ def test_dropout_has_its_rate_and_is_another_in_each_block():
     fields = Fields.from_batch(ones)
     q = jnp.zeros((4, length, 4, length))
     unit = jnp.broadcast_to(jnp.eye(length)[None, :, None], q.shape)
-    bound = bind(AttentionSpec(masks.full), fields, fields, "chunked", rate)
+    bound = bind(masks.full, fields, fields, "chunked", rate)
     weights = np.asarray(bound(q, q, unit, jax.random.key(0))).transpose(0, 2, 1, 3) * length
     np.testing.assert_allclose(weights[weights > 0], 1 / (1 - rate), rtol=1e-4)
     dropped = weights == 0
@@ -76,7 +76,7 @@ def test_a_training_step_takes_less_memory(monkeypatch):
 
     def taken(backend):
         def weighed(q, k, v):
-            bound = bind(AttentionSpec(masks.camlm), *fields, backend, 0.1)
+            bound = bind(masks.camlm, *fields, backend, 0.1)
             return (bound(q, k, v, jax.random.key(0)) * weights).sum()
 
         step = jax.jit(jax.grad(weighed, (0, 1, 2))).lower(*qkv).compile()
@@ -89,4 +89,4 @@ def test_rows_that_no_block_divides_are_refused():
     assert [chunked.block_of(n) for n in (20, 32, 96, 512, 154)] == [20, 32, 32, 32, 0]
     fields = cut(fields_of(256, 1), 154)
     with pytest.raises(Refused, match="not of 154: change LENGTH"):
-        bind(AttentionSpec(masks.full), fields, fields, "chunked")
+        bind(masks.full, fields, fields, "chunked")

@@ -36,9 +36,8 @@ def test_vocabulary_rows_are_padded():
         (dict(heads=5), "heads=5 does not divide dim=192"),
         (
             dict(attention_backend="sdpa"),
-            "attention_backend='sdpa': 'xla', 'chunked', 'flash', 'cudnn' or 'splash' is needed",
+            "attention_backend='sdpa': 'xla', 'chunked' or 'flash' is needed",
         ),
-        (dict(attention_backend="cudnn", attention_dropout=0.1), "cudnn has no attention dropout"),
         (dict(dropout=1.0), "dropout=1.0: a number from 0 to below 1 is needed"),
         (dict(layers=-1), "layers=-1: a number from 0 to 4096"),
         (dict(position_offset=512), "max_positions=512 leaves no row"),

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks import foreign
 from tests.helpers import tiny
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.generation import generate
@@ -93,7 +92,7 @@ def teacher_forced(made, batch, texts_BT):
 
 @functools.partial(jax.jit, static_argnums=0)
 def log_probabilities(model, params, batch):
-    memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    memory_BSD = model.encode(params, batch, bidirectional)
     g, table_VD, bias_V = model.decoder_head(params, model.decode(params, batch, memory_BSD))
     logits = g @ table_VD.T + bias_V
     return jax.nn.log_softmax(jnp.where(jnp.arange(logits.shape[-1]) < VOCAB, logits, -jnp.inf))

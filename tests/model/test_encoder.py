@@ -8,12 +8,11 @@ import pytest
 from tests.helpers import numpy_transformer as reference
 from tests.helpers import tiny
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, causal
 
-MLM = AttentionSpec(bidirectional)
+MLM = bidirectional
 SMALL = dict(
     layers=2,
     dim=16,
@@ -36,9 +35,9 @@ def random_params(config, seed=0):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3), static_argnames="all_layers")
-def encode(config, params, batch, spec=MLM, all_layers=False):
+def encode(config, params, batch, mask=MLM, all_layers=False):
     """One compilation instead of one per operation, and for all tests of a config."""
-    return Encoder(config).encode(params, batch, spec, all_layers=all_layers)
+    return Encoder(config).encode(params, batch, mask, all_layers=all_layers)
 
 
 def init(config):
@@ -53,8 +52,8 @@ def init(config):
 def test_states_equal_a_numpy_transformer(config, is_causal):
     params, batch = random_params(config), tiny.batch("tlm", rows=3, length=12)
     batch["pack_ids"][0, 7:] = 2
-    spec = AttentionSpec(causal & bidirectional, causal=True) if is_causal else MLM
-    h_BLD = np.asarray(encode(config, params, batch, spec))
+    mask = (causal & bidirectional) if is_causal else MLM
+    h_BLD = np.asarray(encode(config, params, batch, mask))
     want = reference.encode(config, params, batch, causal=is_causal)
     real = batch["pack_ids"] > 0
     np.testing.assert_allclose(h_BLD[real], want[real], atol=2e-5)

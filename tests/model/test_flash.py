@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.model.test_splash import packs_of
 from xlingjax.model import attention, flash, masks
-from xlingjax.model.attention import AttentionSpec, Refused, bind
+from xlingjax.model.attention import Refused, bind
 from xlingjax.model.masks import Fields, Mask
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 
@@ -30,6 +29,18 @@ def platform(request, monkeypatch):
     interpreted = partial(attention._flash, interpret=True)
     monkeypatch.setitem(attention._BACKENDS, "flash", (attention._prepare_flash, interpreted))
     return request.param
+
+
+def packs_of(length, rows=8):
+    """Rows of one to three examples and padding of unequal width."""
+    rng = np.random.default_rng(length)
+    packs = np.zeros((rows, length), np.int32)
+    for row in range(rows):
+        begin = 0
+        for number in range(1, 2 + row % 3):
+            end = min(begin + int(rng.integers(length // 5, length // 3)), length)
+            packs[row, begin:end], begin = number, end
+    return packs
 
 
 def fields_of(length, seed):
@@ -52,11 +63,11 @@ def qkv_of(length, keys, dtype=jnp.float32):
     return made[:3], made[3]
 
 
-def gradients(backend, spec, fields, qkv, weights, mesh=None, rate=0.0, key=None):
+def gradients(backend, mask, fields, qkv, weights, mesh=None, rate=0.0, key=None):
     """Values and the gradients of q, k and v."""
 
     def weighed(q, k, v):
-        out = bind(spec, *fields, backend, rate, mesh)(q, k, v, key)
+        out = bind(mask, *fields, backend, rate, mesh)(q, k, v, key)
         return (out * weights).sum(), out
 
     (_, out), grads = jax.jit(jax.value_and_grad(weighed, (0, 1, 2), has_aux=True))(*qkv)
@@ -67,9 +78,8 @@ def assert_is_xla(backend, mask):
     """Values and gradients under the mask."""
     fields = [fields_of(LENGTH, 1)] * 2
     qkv, weights = qkv_of(LENGTH, LENGTH)
-    spec = AttentionSpec(mask)
-    found = gradients(backend, spec, fields, qkv, weights)
-    for one, other in zip(found, gradients("xla", spec, fields, qkv, weights), strict=True):
+    found = gradients(backend, mask, fields, qkv, weights)
+    for one, other in zip(found, gradients("xla", mask, fields, qkv, weights), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     assert np.abs(found[0]).max() > 0.5
 
@@ -89,16 +99,16 @@ def test_on_meshes_in_blocks_and_to_other_keys(lengths, sizes, monkeypatch):
     mesh = make_mesh(MeshConfig(*sizes))
     fields = [fields_of(lengths[0], 1), fields_of(lengths[1], 2)]
     qkv, weights = qkv_of(*lengths)
-    spec = AttentionSpec(masks.bidirectional)
+    mask = masks.bidirectional
     placed = jax.device_put(qkv, batch_sharding(mesh))
-    found = gradients("flash", spec, fields, placed, weights, mesh)
-    for one, other in zip(found, gradients("xla", spec, fields, qkv, weights), strict=True):
+    found = gradients("flash", mask, fields, placed, weights, mesh)
+    for one, other in zip(found, gradients("xla", mask, fields, qkv, weights), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     # Dropout, too, is the same whatever the mesh and the blocks.
     key = jax.random.key(3)
-    here = gradients("flash", spec, fields, qkv, weights, None, 0.2, key)
+    here = gradients("flash", mask, fields, qkv, weights, None, 0.2, key)
     monkeypatch.setattr(flash, "_ELEMENTS", 1 << 20)
-    there = gradients("flash", spec, fields, placed, weights, mesh, 0.2, key)
+    there = gradients("flash", mask, fields, placed, weights, mesh, 0.2, key)
     for one, other in zip(here, there, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
@@ -148,7 +158,7 @@ def dropped(platform):
     )
     q = jnp.zeros((4, LENGTH, HEADS, LENGTH))
     unit = jnp.broadcast_to(jnp.eye(LENGTH)[None, :, None], (4, LENGTH, HEADS, LENGTH))
-    bound = bind(AttentionSpec(masks.full), fields, fields, "flash", RATE)
+    bound = bind(masks.full, fields, fields, "flash", RATE)
     out = [
         attention._flash(bound, q, q, unit, RATE, jax.random.key(seed), interpret=True)
         for seed in range(2)
@@ -190,7 +200,7 @@ def test_gradients_are_of_the_weights_that_were_dropped():
     fields = [fields_of(LENGTH, 1)] * 2
     qkv, weights = qkv_of(LENGTH, LENGTH)
     key = jax.random.key(5)
-    bound = bind(AttentionSpec(masks.camlm), *fields, "flash", 0.3)
+    bound = bind(masks.camlm, *fields, "flash", 0.3)
 
     def value(q, k, v):
         return (bound(q, k, v, key) * weights).sum()
@@ -209,12 +219,13 @@ def test_gradients_are_of_the_weights_that_were_dropped():
 
 def test_what_it_cannot_do_is_refused(platform, monkeypatch):
     def refused(said, length=LENGTH, dtype=jnp.float32, mesh=None, rows=8, size=SIZE):
-        spec = AttentionSpec(masks.bidirectional)
         ones = jnp.ones((rows, length), int)
         fields = Fields.from_batch({"input_ids": ones, "pack_ids": ones})
         q = jnp.zeros((rows, length, HEADS, size), dtype)
         with pytest.raises(Refused, match=said):
-            jax.eval_shape(lambda q: bind(spec, fields, fields, "flash", 0.0, mesh)(q, q, q), q)
+            jax.eval_shape(
+                lambda q: bind(masks.bidirectional, fields, fields, "flash", 0.0, mesh)(q, q, q), q
+            )
 
     refused("takes rows of 128 n tokens, .* not of 100", length=100)
     refused("not of 8192", length=8192)

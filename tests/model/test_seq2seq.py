@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.seq2seq import Seq2Seq
@@ -54,9 +53,7 @@ def batch(rows=4, seed=0, full=False):
 
 @functools.partial(jax.jit, static_argnums=0)
 def states(model, params, rows, **shifts):
-    memory = model.encode(
-        params, rows, AttentionSpec(bidirectional), shift_BLD=shifts.get("source")
-    )
+    memory = model.encode(params, rows, bidirectional, shift_BLD=shifts.get("source"))
     return model.decode(params, rows, memory, shift_BTD=shifts.get("target"))
 
 
@@ -95,9 +92,7 @@ def test_a_cache_gives_the_states_of_the_whole(kind):
     }
     whole = states(model, params, rows)
     step = jax.jit(model.step)
-    start = jax.jit(
-        lambda p: model.start(p, rows, model.encode(p, rows, AttentionSpec(bidirectional)), TARGET)
-    )
+    start = jax.jit(lambda p: model.start(p, rows, model.encode(p, rows, bidirectional), TARGET))
     cache = start(params)
     for column in range(TARGET):
         state, cache = step(
@@ -110,7 +105,7 @@ def test_a_cache_gives_the_states_of_the_whole(kind):
 def test_what_is_tied_is_the_encoders_last_layers():
     model, params = model_of("tied")
     rows = batch()
-    memory = jax.jit(lambda p: model.encode(p, rows, AttentionSpec(bidirectional)))(params)
+    memory = jax.jit(lambda p: model.encode(p, rows, bidirectional))(params)
     decode = jax.jit(lambda p: model.decode(p, rows, memory))
     before = decode(params)
     for layer in range(3):

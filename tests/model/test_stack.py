@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny
-from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.attention import bind
 from xlingjax.model.block import Block
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -15,7 +15,7 @@ from xlingjax.model.masks import Fields, bidirectional
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
 
 BATCH = tiny.batch("mlm", rows=2, length=8)
-SPEC = AttentionSpec(bidirectional)
+SPEC = bidirectional
 CONFIG = preset(
     "tiny",
     layers=3,

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tests.model.test_ngram_decoder import CONFIG, PACKED, make_batch, random_memory, random_params
 from xlingjax.model import chunked, ngram_decoder
-from xlingjax.model.attention import AttentionSpec, Refused
+from xlingjax.model.attention import Refused
 from xlingjax.model.layers import dropout_keeps, kept_of
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, StreamAttention
@@ -43,7 +43,7 @@ def test_the_model_equals_that_of_xla(small_blocks):
         model = NgramSeq2Seq(config)
 
         def loss(params):
-            memory_BSD = model.encode(params, PACKED, AttentionSpec(bidirectional))
+            memory_BSD = model.encode(params, PACKED, bidirectional)
             h_NBTD = model.decode_streams(params, PACKED, memory_BSD)
             return jnp.square(h_NBTD[..., :3]).mean(), h_NBTD
 

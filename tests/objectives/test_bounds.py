@@ -10,7 +10,6 @@ from tests.helpers import bounds
 from tests.helpers.reference import CONFIG
 from tests.objectives.test_defaults import KINDS, made
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import (
     Fields,
     bidirectional,
@@ -69,26 +68,26 @@ def test_ramps_that_cannot_be_read(text):
 
 APART = bidirectional & same_side
 ATTENTION = {
-    MLM: AttentionSpec(bidirectional),
-    TLM: AttentionSpec(bidirectional),
-    CLMLM: AttentionSpec(bidirectional),
-    CLM: AttentionSpec(causal & bidirectional, causal=True),
-    CAMLM: AttentionSpec(camlm),
-    BTMLM: AttentionSpec(bidirectional),
-    CLWR: AttentionSpec(own_side),
-    CLPC: AttentionSpec(bidirectional, packed=False),
-    DAN: AttentionSpec(own_side, packed=False),
-    VECO: AttentionSpec(own_side),
-    Translation: AttentionSpec(bidirectional),
-    BackTranslation: AttentionSpec(bidirectional),
-    XFNP: AttentionSpec(bidirectional),
-    HardestNegative: AttentionSpec(APART),
-    Classification: AttentionSpec(bidirectional, packed=False),
-    Tagging: AttentionSpec(bidirectional, packed=False),
-    SpanQA: AttentionSpec(bidirectional, packed=False),
-    PlugIn: AttentionSpec(own_side),
-    PlugInTagging: AttentionSpec(own_side),
-    PlugInSpans: AttentionSpec(own_side),
+    MLM: bidirectional,
+    TLM: bidirectional,
+    CLMLM: bidirectional,
+    CLM: (causal & bidirectional),
+    CAMLM: camlm,
+    BTMLM: bidirectional,
+    CLWR: own_side,
+    CLPC: bidirectional,
+    DAN: own_side,
+    VECO: own_side,
+    Translation: bidirectional,
+    BackTranslation: bidirectional,
+    XFNP: bidirectional,
+    HardestNegative: APART,
+    Classification: bidirectional,
+    Tagging: bidirectional,
+    SpanQA: bidirectional,
+    PlugIn: own_side,
+    PlugInTagging: own_side,
+    PlugInSpans: own_side,
 }
 
 
@@ -98,11 +97,10 @@ def test_who_sees_whom_and_what_a_kernel_may_take_for_it(kind):
 
 
 def test_attention_by_the_options():
-    assert Classification(3, apart=True).attention() == AttentionSpec(APART)
-    assert CAMLM(own_masks="self").attention() == AttentionSpec(camlm_alone)
-    assert MLM(packed=False).attention() == AttentionSpec(bidirectional, packed=False)
-    alone = AttentionSpec(causal & bidirectional, causal=True, packed=False)
-    assert CLM(packed=False).attention() == alone
+    assert Classification(3, apart=True).attention() == APART
+    assert CAMLM(own_masks="self").attention() == camlm_alone
+    assert MLM().attention() == bidirectional
+    assert CLM().attention() == causal & bidirectional
     assert BTMLM().masks()["first stage"] == pseudo_tokens
     assert BTMLM(own_masks="all").masks()["first stage"] == pseudo_tokens_together
     assert Translation().masks() == {"attention": prefix}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny
-from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch, pack, random_model
+from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch, random_model
 from xlingjax.model import attention, chunked
-from xlingjax.model.attention import AttentionSpec, Refused
+from xlingjax.model.attention import Refused
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import (
@@ -32,8 +32,8 @@ from xlingjax.objectives.xlm import TLM
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
 UNPACKED = [[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]]
 SPECS = {
-    "bidirectional": AttentionSpec(bidirectional),
-    "causal": AttentionSpec(causal & bidirectional, causal=True),
+    "bidirectional": bidirectional,
+    "causal": (causal & bidirectional),
 }
 
 
@@ -84,7 +84,7 @@ def test_a_mask_that_forgets_packs_is_caught(model, params):
     """The instrument itself: an attention that ignores packs moves states that the declared mask
     forbids."""
     batch = batch_of(PACKED)
-    seen = visibility(model, params, batch, AttentionSpec(valid_keys))
+    seen = visibility(model, params, batch, valid_keys)
     forbidden = ~reachable(SPECS["bidirectional"], batch, 2)
     assert (seen.moved & forbidden)[0].any()
     assert [0, 0, 3] in np.argwhere(seen.moved & forbidden).tolist()
@@ -96,7 +96,7 @@ def test_layers_relay_what_one_mask_alone_hides(model, params):
     neighbour = Mask(
         "neighbour", lambda q, k: (q.position - k.position) * (q.position - k.position - 1) == 0
     )
-    seen = visibility(model, params, batch_of([[1] * 8]), AttentionSpec(neighbour & full))
+    seen = visibility(model, params, batch_of([[1] * 8]), (neighbour & full))
     np.testing.assert_array_equal(
         seen.moved[0], np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool)
     )
@@ -183,49 +183,11 @@ def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
         assert made.sum() > 1 and (~want[made]).any()
 
 
-NO_PLAIN_MASK = {
-    "veco": "own_side",
-    "camlm": "camlm",
-    "camlm_slots": "camlm",
-    "btmlm": "pseudo_tokens",
-    "clwr": "own_side",
-}
-"""Objective -> the first mask that it needs and that splash does not know."""
-
-
-@pytest.mark.parametrize("backend", ["cudnn", "splash", "flash"])
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
-def test_a_backend_that_cannot_honour_an_objective_refuses_it_for_that(
-    random_parameters, name, backend
-):
-    """On any machine: that this one has no such device is said of those objectives alone that it
-    could honour."""
-    why = rf"{backend} needs .* this is cpu"
-    if backend == "splash" and name in NO_PLAIN_MASK:
-        why = rf"{backend} cannot honour mask {NO_PLAIN_MASK[name]} \("
-    model = Encoder(CONFIG.replace(attention_backend=backend, dtype="bfloat16"))
-    with pytest.raises(Refused, match=why):
+def test_a_backend_without_its_device_refuses_every_objective(random_parameters, name):
+    model = Encoder(CONFIG.replace(attention_backend="flash", dtype="bfloat16"))
+    with pytest.raises(Refused, match=r"flash needs .* this is cpu"):
         prediction_visibility(tiny.objective(name), model, random_parameters[1], make_batch(name))
-
-
-@pytest.fixture(scope="module")
-def long_rows():
-    """(model, parameters) for rows of 128 tokens, the least that the kernel takes."""
-    return random_model(CONFIG.replace(max_positions=128, cross_attention=False))
-
-
-@pytest.mark.parametrize("name", ["mlm", pytest.param("tlm", marks=pytest.mark.long), "clm"])
-def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch):
-    """The kernel interpreted on CPU, over two layers and packed rows."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    interpreted = partial(attention._splash, interpret=True)
-    monkeypatch.setitem(attention._BACKENDS, "splash", (attention._prepare_splash, interpreted))
-    model = Encoder(long_rows[0].config.replace(attention_backend="splash"))
-    batch = pack(tiny.batch(name, rows=3, length=64, vocab=90), side_by_side=False)
-    seen = prediction_visibility(tiny.objective(name), model, long_rows[1], batch)[name]
-    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-    made = seen.columns >= 0
-    assert made.sum() > 5 and seen.moved[made].any(-1).all() and (~seen.moved[made]).any()
 
 
 @pytest.mark.parametrize(
@@ -261,17 +223,17 @@ class TLMThatPromisesCAMLM(TLM):
 
 class CAMLMWhoseContextSeesMasks(CAMLM):
     def attention(self):
-        return AttentionSpec((own_side & ~mask_queries) | camlm)
+        return (own_side & ~mask_queries) | camlm
 
 
 class CAMLMWhoseContextSeesTheOtherSide(CAMLM):
     def attention(self):
-        return AttentionSpec((bidirectional & ~mask_queries & ~mask_keys) | camlm)
+        return (bidirectional & ~mask_queries & ~mask_keys) | camlm
 
 
 class BlindCAMLM(CAMLM):
     def attention(self):
-        return AttentionSpec(camlm_alone)
+        return camlm_alone
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.reference import CONFIG, make_batch
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
 from xlingjax.objectives import verify
@@ -51,7 +50,7 @@ class OneBatch:
 
 class Leaking(CAMLM):
     def attention(self):
-        return AttentionSpec(bidirectional)
+        return bidirectional
 
 
 @pytest.mark.parametrize(("dtype", "exact"), [("float32", True), ("bfloat16", False)])

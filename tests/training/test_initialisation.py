@@ -13,7 +13,6 @@ import pytest
 from tests.helpers import tiny, tiny_run, written_run
 from xlingjax.config import recipe as recipes
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
@@ -240,7 +239,7 @@ def test_the_encoder_gives_the_givers_states(veco):
 
     def states(model, params):
         built = build_model(model)
-        return jax.jit(lambda p: built.encode(p, rows, AttentionSpec(bidirectional)))(params)
+        return jax.jit(lambda p: built.encode(p, rows, bidirectional))(params)
 
     ours = pair(cross_attention=True)
     plan = Plan(Initialisation(encoder=veco[0]), ours, shapes(ours)[0])

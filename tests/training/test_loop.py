@@ -232,7 +232,7 @@ DAN_RUN = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], language
         ({"mesh": (3, 1, 1)}, "mlm: a batch of 8 rows does not divide by 1 .* x 3 devices"),
         ({"microbatches": 16}, "8 rows does not divide by 16 microbatches .* a multiple of 16"),
         ({"microbatches": 0}, "MICROBATCHES=0: a batch is at least one"),
-        ({"model": base_config(attention_backend="cudnn")}, "cudnn"),
+        ({"model": base_config(attention_backend="flash")}, "flash needs a TPU"),
         ({"mesh": (4, 4, 4)}, "does not fit 8 devices"),
         ({"model": base_config(max_positions=12)}, "has 12; lower LENGTH .*max_positions=16"),
         ({"model": base_config(dtype="float16")}, "float16 .* set optimizer.loss_scale=65536"),

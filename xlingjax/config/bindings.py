@@ -109,14 +109,14 @@ def in_words(annotation: Any) -> str:
 
 def fields_of(kind: Any, defaults: Mapping[str, Any] = {}) -> dict[str, inspect.Parameter]:
     """The fields of a dataclass that have a default and that a recipe may bind, as parameters: all
-    but `name` and `packed`, which what makes the object says. defaults: instead of their own."""
+    but `name`, which what makes the object says. defaults: instead of their own."""
     hints = typing.get_type_hints(kind)
     found = {}
     for field in dataclasses.fields(kind):
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        if not field.init or field.name in ("name", "packed") or default is dataclasses.MISSING:
+        if not field.init or field.name == "name" or default is dataclasses.MISSING:
             continue
         default = defaults.get(field.name, default)
         found[field.name] = parameter(field.name, hints[field.name], default)

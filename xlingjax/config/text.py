@@ -176,16 +176,14 @@ def of_text(
     batch: int = 16,
     length: int = 256,
     name: str = "",
-    packed: Callable[[Any], bool] | None = None,
     complete: Callable[[TextSource, Any], Any] | None = None,
     **defaults: Any,
 ) -> Callable[..., ObjectiveRun]:
     """A function for recipes: an objective on the rows of a preprocessor, whose fields are its
     arguments, beside `text`, `batch`, `length` and `weight`.
 
-    name: of the objective, where it is not its own. packed: whether a row may hold several
-    examples, by the preprocessor. complete: see `TextSource.batches`. defaults: instead of the
-    fields' own.
+    name: of the objective, where it is not its own. complete: see `TextSource.batches`.
+    defaults: instead of the fields' own.
     """
     of_rows, of_objective = fields_of(features, defaults), fields_of(objective, defaults)
 
@@ -199,8 +197,6 @@ def of_text(
         given = defaults | given
         rows = features(**{field: given[field] for field in of_rows if field in given})
         settings = {field: given[field] for field in of_objective if field in given}
-        if packed:
-            settings["packed"] = packed(rows)
         if name:
             settings["name"] = name
         filled = functools.partial(complete, text) if complete else None

@@ -82,7 +82,5 @@ def _both_blank(first: Any, second: Any) -> bool:
 OBJECTIVES = {
     "clwr": of_text(CLWR, ClwrFeatures, chunk=0),
     "clpc": clpc,
-    "cl_mlm": of_text(
-        CLMLM, ClMlmFeatures, packed=lambda rows: rows.packing, complete=_documents, chunk=0
-    ),
+    "cl_mlm": of_text(CLMLM, ClMlmFeatures, complete=_documents, chunk=0),
 }

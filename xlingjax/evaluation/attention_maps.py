@@ -9,7 +9,6 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import Rows
 from xlingjax.inference.forward import by_row, compiled
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional, partner
 from xlingjax.objectives.unicoder import CLWR
 from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
@@ -28,16 +27,14 @@ def _attention(model, layer: int, reset_positions: bool, params, batch):
     config = model.config
     # The pair as one text, as TLM reads it.
     one_text = as_one_text(batch) if not reset_positions else batch
-    weights = model.attention_weights(params, one_text, AttentionSpec(bidirectional))
+    weights = model.attention_weights(params, one_text, bidirectional)
     found = {SELF: weights[SELF][layer - 1]}
     two_texts = as_two_texts(batch)
     if config.cross_attention:
         # The pass that plugs it in: from each side to the other's last states (VECO §2.2).
         own = VECO(query=config.cross_attention_query).attention()
         h_BLD = model.encode(params, two_texts, own)
-        weights = model.attention_weights(
-            params, two_texts, own, memory=(h_BLD, AttentionSpec(partner))
-        )
+        weights = model.attention_weights(params, two_texts, own, memory=(h_BLD, partner))
         found[CROSS] = weights[CROSS][layer - 1]
     if config.word_recovery:
         _, attention_BLL = CLWR().mixtures(model, params, two_texts)

@@ -18,7 +18,6 @@ from xlingjax.evaluation.perplexity import (
     sentence_rows,
 )
 from xlingjax.inference.forward import by_row, compiled
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
 from xlingjax.training.evaluator import Evaluator
 
@@ -27,7 +26,7 @@ def _top(model, count: int, size: int, params, batch):
     """Probabilities and ids [B, M, count] of the likeliest of `size` pieces at the prediction
     slots.
     """
-    h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
+    h_BLD = model.encode(params, batch, bidirectional)
     h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
     g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
     # All logits at once: there are a few slots, and each needs its best few.

@@ -13,7 +13,6 @@ from xlingjax.data.text.given import require_list
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.inference.sentences import LONGEST
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
 
 POOLINGS = ("mean", "mean_no_special", "first")
@@ -97,9 +96,8 @@ def pooling_weights(
 
 def _pooled_states(model, layers: tuple[int, ...] | None, params, batch, weights_PBL):
     """float32 [P, N+1, B, D], or of these layers."""
-    spec = AttentionSpec(bidirectional, packed=False)
     # Pooled on the device, so that vectors come back and not the states of all tokens.
-    h_NBLD = model.encode(params, batch, spec, rng=None, all_layers=True)
+    h_NBLD = model.encode(params, batch, bidirectional, rng=None, all_layers=True)
     if layers is not None:
         h_NBLD = h_NBLD[jnp.array(layers)]
     # Sums over tokens are float32 whatever the layers compute in.
@@ -214,8 +212,7 @@ def embed_texts(
 
 def _states(model, layers: tuple[int, ...], params, batch):
     """float32 [B, layers, L, D]."""
-    spec = AttentionSpec(bidirectional, packed=False)
-    h_NBLD = model.encode(params, batch, spec, all_layers=True)
+    h_NBLD = model.encode(params, batch, bidirectional, all_layers=True)
     # Rows first, as a mesh splits them.
     return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
 

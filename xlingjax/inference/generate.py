@@ -20,7 +20,6 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import compiled, place, row_multiple
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.generation import generate
@@ -69,7 +68,7 @@ def _forced(model: Encoder, params, batch):
     """log-probability_B of the rows' targets."""
     # Language tokens follow the pieces in the table, and no text holds one.
     pieces = model.config.vocab_size - model.config.language_tokens
-    memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    memory_BSD = model.encode(params, batch, bidirectional)
     h_BTD = model.decode(params, batch, memory_BSD)
     g_BTD, table_VD, bias_V = model.decoder_head(params, h_BTD)
     targets_BT, weights_BT = batch["decoder_targets"], batch["decoder_weights"]

@@ -26,10 +26,8 @@ WHOLE = {
     "[2, inf)": "segments",
 }
 """Interval -> other fields whose whole numbers lie in it."""
-WITH_DROPOUT = ("xla", "chunked", "flash")
-"""Attention backends that drop weights."""
 WITH_STREAMS = ("xla", "chunked")
-"""Those that know the distances of predicting streams."""
+"""Attention backends that know the distances of predicting streams."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
@@ -50,7 +48,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
-    "attention_backend": ("xla", "chunked", "flash", "cudnn", "splash"),
+    "attention_backend": ("xla", "chunked", "flash"),
     "cross_attention_query": ("self_attention", "input"),
 }
 
@@ -201,11 +199,6 @@ class ModelConfig:
                 needs_decoder and no_decoder,
                 "classifier='decoder', language_tokens and streams need a decoder: set"
                 " decoder_layers",
-            ),
-            (
-                self.attention_backend not in WITH_DROPOUT and self.attention_dropout,
-                f"attention_backend={self.attention_backend} has no attention dropout; set"
-                f" attention_dropout=0, or attention_backend to {' or '.join(WITH_DROPOUT)}",
             ),
             (
                 self.streams and self.attention_backend not in WITH_STREAMS,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.attention import bind
 from xlingjax.model.block import WEIGHTS
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.heads import (
@@ -112,10 +112,10 @@ class _Modules(nn.Module):
     def encode(
         self,
         batch: Batch,
-        spec: AttentionSpec,
+        mask: Mask,
         key: Array | None = None,
         all_layers: bool = False,
-        memory: tuple[Array, AttentionSpec] | None = None,
+        memory: tuple[Array, Mask] | None = None,
         words_BLD: Array | None = None,
         shift_BLD: Array | None = None,
         states_BLD: Array | None = None,
@@ -124,8 +124,8 @@ class _Modules(nn.Module):
         keys = split_key(key)
         fields = Fields.from_batch(batch)
 
-        def bound(spec):
-            return bind(spec, fields, fields, c.attention_backend, c.attention_dropout, self.mesh)
+        def bound(mask):
+            return bind(mask, fields, fields, c.attention_backend, c.attention_dropout, self.mesh)
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
@@ -135,14 +135,14 @@ class _Modules(nn.Module):
         if memory is not None:
             memory_BSD, memory_spec = memory
             memory = (memory_BSD, bound(memory_spec))
-        return self.encoder(x_BLD, keys[1], bound(spec), memory, all_layers)
+        return self.encoder(x_BLD, keys[1], bound(mask), memory, all_layers)
 
     def everything(self):
         # Flax makes a parameter where it is first used, so each module is called once.
         batch = one_token()
         fields = Fields.from_batch(batch)
         # On "xla", which takes rows of any length: the parameters are the same for every backend.
-        attention = bind(AttentionSpec(bidirectional), fields, fields)
+        attention = bind(bidirectional, fields, fields)
         x_BLD = self.embeddings(batch, None)
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
@@ -204,11 +204,11 @@ class Encoder:
         self,
         params: Params,
         batch: Batch,
-        spec: AttentionSpec,
+        mask: Mask,
         *,
         rng: Array | None = None,
         all_layers: bool = False,
-        memory: tuple[Array, AttentionSpec] | None = None,
+        memory: tuple[Array, Mask] | None = None,
         words_BLD: Array | None = None,
         shift_BLD: Array | None = None,
         states_BLD: Array | None = None,
@@ -217,26 +217,26 @@ class Encoder:
         """h_BLD in the compute type; with `all_layers` h_[N+1]BLD, the embedding output first.
 
         Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids, with a
-        segment embedding sides (without them: of a single text); what `spec` looks at
+        segment embedding sides (without them: of a single text); what `mask` looks at
         besides (sides, is_mask) too. `rng` None = no dropout. memory: h_BLD of the same rows for
         the cross-attention slot, and who sees whom there. words_BLD: the word embeddings, instead
         of the rows' own; shift_BLD: what to add to them; states_BLD: instead of all that the
         embeddings give. texts: equal parts of a row, in each of which positions begin anew. Raises
         `UserError` when they are longer than the position table or the model lacks the slot for
-        `memory`, `Refused` when the attention backend cannot honour `spec`.
+        `memory`, `Refused` when the attention backend cannot honour `mask`.
         """
         self._check(batch, texts=texts)
         self._require("cross_attention", memory is None)
         given = rng, all_layers, memory, words_BLD, shift_BLD, states_BLD
-        return self._run(params, lambda modules: modules.encode(batch, spec, *given))
+        return self._run(params, lambda modules: modules.encode(batch, mask, *given))
 
     def attention_weights(
         self,
         params: Params,
         batch: Batch,
-        spec: AttentionSpec,
+        mask: Mask,
         *,
-        memory: tuple[Array, AttentionSpec] | None = None,
+        memory: tuple[Array, Mask] | None = None,
     ) -> dict[str, Array]:
         """{"self-attention": float32 [N, B, H, L, L]} of all layers in the pass that `encode` makes
         of these arguments, of one with `memory` also "cross-attention" (without a self-attention
@@ -247,7 +247,7 @@ class Encoder:
         _, found = self._modules.apply(
             {"params": params},
             mutable=[WEIGHTS],
-            method=lambda modules: modules.encode(batch, spec, memory=memory),
+            method=lambda modules: modules.encode(batch, mask, memory=memory),
         )
         layers = found[WEIGHTS]["encoder"]["layers"]
         weights = {}

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.decoding import Decoding, Ids, Texts
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.next_tokens import LOWEST, NextTokens, chosen, highest
@@ -48,7 +47,7 @@ def generate(
             f" {model.longest_target}; lower max_length"
         )
     params = jax.lax.stop_gradient(params)
-    memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    memory_BSD = model.encode(params, batch, bidirectional)
     next_tokens = NextTokens.of(model, params, ids, config)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
     cache = model.start(params, batch, memory_BSD, columns, config.beams)

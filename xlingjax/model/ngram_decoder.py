@@ -37,7 +37,7 @@ def ngram_stream(i: int) -> Mask:
     """What predicting stream i sees of the main stream: the last i columns are hidden, an example's
     first never is. `position` counts from the example's first column (`from_first`)."""
     lagging = Mask("lagging", lambda q, k: (q.position - i >= k.position) | (k.position == 0))
-    return (lagging & SELF.mask).named(f"ngram_stream({i})")
+    return (lagging & SELF).named(f"ngram_stream({i})")
 
 
 def from_first(fields: Fields) -> Fields:
@@ -253,7 +253,7 @@ class _NgramDecoder(Decoder):
 
         positions_BL = jnp.concatenate([batch["position_ids"], ahead["position_ids"]], axis=1)
         # In the order of the columns: the main stream, then each predicting one.
-        masks = [SELF.mask, *map(ngram_stream, range(count))]
+        masks = [SELF, *map(ngram_stream, range(count))]
         allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
         distance_BLS = positions_BL[:, :, None] - positions_BS[:, None]
         attention = StreamAttention(

@@ -13,20 +13,20 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xlingjax.model.attention import Attention, AttentionSpec, bind
+from xlingjax.model.attention import Attention, bind
 from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params, one_token
 from xlingjax.model.heads import VocabularyHead
 from xlingjax.model.layers import LayerNorm, by_rows, split_key
-from xlingjax.model.masks import Fields, bidirectional, causal
+from xlingjax.model.masks import Fields, Mask, bidirectional, causal
 from xlingjax.model.stack import Stack
 
 Array = jax.Array
 
-SELF = AttentionSpec(causal & bidirectional, causal=True)
+SELF = causal & bidirectional
 """Who sees whom in the decoder: itself and what stands before it in its example."""
-CROSS = AttentionSpec(bidirectional)
+CROSS = bidirectional
 """The source of the same example."""
 
 
@@ -119,9 +119,9 @@ class Decoder(nn.Module):
             return "xla"
         return self.config.attention_backend
 
-    def bound(self, spec: AttentionSpec, queries: Fields, keys: Fields) -> Attention:
+    def bound(self, mask: Mask, queries: Fields, keys: Fields) -> Attention:
         rate = self.config.attention_dropout
-        return bind(spec, queries, keys, self.backend(), rate, self.mesh)
+        return bind(mask, queries, keys, self.backend(), rate, self.mesh)
 
     def begin_step(self, batch: Batch, cache: Cache):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is

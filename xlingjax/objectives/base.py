@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import flops_per_token
@@ -30,7 +29,7 @@ SLOTS = ("masked_positions", "masked_targets", "masked_weights")
 # Most tokens whose logits exist at once: at a vocabulary of 250 000, 2 GB for the logits.
 CHUNK = 2048
 
-EACH_TEXT_ALONE = AttentionSpec(bidirectional & same_side)
+EACH_TEXT_ALONE = bidirectional & same_side
 
 
 @jax.tree_util.register_dataclass
@@ -86,13 +85,13 @@ class Objective(abc.ABC):
         return {self.name: 1.0}
 
     @abc.abstractmethod
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         """Who sees whom in the encoder's self-attention."""
 
     def masks(self) -> dict[str, Mask]:
         """Every mask that the objective uses, by what it is for; the first is that of
         `attention`."""
-        return {"attention": self.attention().mask}
+        return {"attention": self.attention()}
 
     def evidence(self) -> dict[str, Mask]:
         """What the objective promises, per entry of `predictions`: whose word the prediction at a

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import require_choice
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import (
@@ -67,10 +66,10 @@ class CAMLM(TokenObjective):
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_at_slots(config, shapes)
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         if self.own_masks == "all":
-            return AttentionSpec(camlm)
-        return AttentionSpec(camlm_alone)
+            return camlm
+        return camlm_alone
 
     def evidence(self) -> dict[str, Mask]:
         # A MASK carries its position and language, not the word that it hides.
@@ -125,10 +124,10 @@ class BTMLM(TokenObjective):
             return pseudo_tokens
         return pseudo_tokens_together
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         """Of the second stage."""
         # There the pseudo tokens are words as others: the text sees them, and they the text.
-        return AttentionSpec(bidirectional)
+        return bidirectional
 
     def masks(self) -> dict[str, Mask]:
         return {"second stage": bidirectional, "first stage": self._first_stage}
@@ -172,7 +171,7 @@ class BTMLM(TokenObjective):
         params = jax.lax.stop_gradient(params)
         # Written from the whole text, or a pseudo token could not translate what is masked.
         whole = {**batch, "input_ids": batch["original_ids"]}
-        h_BLD = model.encode(params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD)
+        h_BLD = model.encode(params, whole, self._first_stage, shift_BLD=shift_BLD)
         columns_BP = batch["pseudo_positions"]
         states_BPD = gather_positions(h_BLD, columns_BP)
         g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)

@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.layers import split_key
-from xlingjax.model.masks import bidirectional
+from xlingjax.model.masks import Mask, bidirectional
 from xlingjax.objectives.base import (
     EACH_TEXT_ALONE,
     INPUTS,
@@ -90,11 +89,11 @@ class Classification(LabelObjective):
             return 2 * decoder_flops_per_token(config, length, length, 0.0)
         return super().flops_per_token(config, shapes)
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         if self.apart:
             return EACH_TEXT_ALONE
         # One example to a row: a kernel may take its length for the mask.
-        return AttentionSpec(bidirectional, packed=False)
+        return bidirectional
 
     def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         logits_BC = self.logits(model, params, batch, rng)
@@ -166,8 +165,8 @@ class Tagging(LabelObjective):
     reads = (*INPUTS, "tag_labels", "tag_weights")
     weighed_by = "tag_weights"
 
-    def attention(self) -> AttentionSpec:
-        return AttentionSpec(bidirectional, packed=False)
+    def attention(self) -> Mask:
+        return bidirectional
 
     def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         # Every column gets logits; pieces but the first of a word have weight 0.
@@ -206,8 +205,8 @@ class SpanQA(LabelObjective):
         "example_weights",
     )
 
-    def attention(self) -> AttentionSpec:
-        return AttentionSpec(bidirectional, packed=False)
+    def attention(self) -> Mask:
+        return bidirectional
 
     def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         logits_BLC = self.logits(model, params, batch, rng)

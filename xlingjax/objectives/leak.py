@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder, Params
-from xlingjax.model.masks import Fields
+from xlingjax.model.masks import Fields, Mask
 from xlingjax.objectives.base import Objective, Predictions, at_all
 
 Batch = Mapping[str, np.ndarray]
@@ -42,17 +41,17 @@ class Visibility:
         return np.argwhere(self.allowed & ~self.moved)
 
 
-def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec) -> Visibility:
-    """Of the states of every column, by the mask of `spec` after all layers."""
+def visibility(model: Encoder, params: Params, batch: Batch, mask: Mask) -> Visibility:
+    """Of the states of every column, by `mask` after all layers."""
 
     def states(shift_BLD):
-        h_BLD = model.encode(params, batch, spec, shift_BLD=shift_BLD)
+        h_BLD = model.encode(params, batch, mask, shift_BLD=shift_BLD)
         # Nothing is predicted: of targets, weights and languages only the shapes matter.
         ones_BL = jnp.ones(h_BLD.shape[:2], jnp.int32)
-        return {spec.mask.name: at_all(h_BLD, ones_BL, ones_BL, ones_BL)}
+        return {mask.name: at_all(h_BLD, ones_BL, ones_BL, ones_BL)}
 
     ((moved, columns),) = _moved(states, batch, model.config.dim).values()
-    return Visibility(reachable(spec, batch, model.config.layers), moved, columns)
+    return Visibility(reachable(mask, batch, model.config.layers), moved, columns)
 
 
 def prediction_visibility(
@@ -114,13 +113,13 @@ def _moved(
     return result
 
 
-def reachable(spec: AttentionSpec, batch: Batch, layers: int) -> np.ndarray:
+def reachable(mask: Mask, batch: Batch, layers: int) -> np.ndarray:
     """bool [B, L, S]: may token s influence state l after that many layers? Every token reaches
     itself."""
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
     # The residual connection: every state keeps what it has.
     itself_LS = np.eye(fields.pack.shape[-1], dtype=bool)
-    step_BLS = np.asarray(spec.mask(fields, fields)) | itself_LS
+    step_BLS = np.asarray(mask(fields, fields)) | itself_LS
     reach_BLS = itself_LS
     for _ in range(layers):
         reach_BLS = step_BLS @ reach_BLS

@@ -6,7 +6,6 @@ import dataclasses
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
@@ -40,9 +39,9 @@ class _Plugged(LabelObjective):
     stop_gradient: bool
     adds = ("cross_attention",)
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         # Plugged in, a side knows of the other through the cross-attention alone.
-        return AttentionSpec(own_side)
+        return own_side
 
     def masks(self) -> dict[str, Mask]:
         return {"self-attention": own_side, "cross-attention": partner}

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError, require_numbers, require_whole
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask
 from xlingjax.objectives.base import (
@@ -48,11 +47,11 @@ class HardestNegative(LabelObjective):
         require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
         require_whole(self, "[0, inf)", "layer", f"{self.name}: ")
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         return EACH_TEXT_ALONE
 
     def masks(self) -> dict[str, Mask]:
-        return {"each text alone": self.attention().mask}
+        return {"each text alone": self.attention()}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: used_rows(batch).sum()}

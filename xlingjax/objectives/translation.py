@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.errors import UserError, require_numbers, require_whole
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import decoder_flops_per_token
@@ -65,9 +64,9 @@ class Translation(TokenObjective):
             return None
         return decoder_flops_per_token(config, shapes["input_ids"][1], shapes["decoder_ids"][1])
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         # The encoder's; the decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`).
-        return AttentionSpec(bidirectional)
+        return bidirectional
 
     def masks(self) -> dict[str, Mask]:
         """Over the columns of `words`: the encoder's, the decoder's, and the decoder's of the

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import require_numbers
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
@@ -48,9 +47,9 @@ class CLWR(TokenObjective):
     weighed_by = "target_weights"
     adds = ("word_recovery",)
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         # All that a text knows of the other one is in its mixtures.
-        return AttentionSpec(own_side)
+        return own_side
 
     def masks(self) -> dict[str, Mask]:
         return {"self-attention": own_side, "word recovery": partner}
@@ -99,9 +98,9 @@ class CLPC(LabelObjective):
     adds = ("paraphrase",)
     continues_encoder = True
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         # The answer stands at the row's first state, so a row is one pair.
-        return AttentionSpec(bidirectional, packed=False)
+        return bidirectional
 
     def evidence(self) -> dict[str, Mask]:
         return {self.name: bidirectional}
@@ -147,9 +146,9 @@ class DAN(LabelObjective):
     def __post_init__(self):
         require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         """There is none; who is averaged."""
-        return AttentionSpec(own_side, packed=False)
+        return own_side
 
     def masks(self) -> dict[str, Mask]:
         return {"averages": own_side}

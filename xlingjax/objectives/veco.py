@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError, require_choice, require_numbers
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import CHOICES
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
@@ -98,9 +97,9 @@ class VECO(TokenObjective):
             for term in terms
         }
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         """Self-attention of H and of S."""
-        return AttentionSpec(own_side)
+        return own_side
 
     def masks(self) -> dict[str, Mask]:
         masks: dict[str, Mask] = {}
@@ -145,8 +144,9 @@ class VECO(TokenObjective):
         states = {"plug_out": h_BLD, "plug_in": s_BLD}
         if self.tlm:
             one_text = dict(batch) if self.reset_positions else as_one_text(batch)
-            spec = AttentionSpec(bidirectional)
-            states["tlm"] = model.encode(params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD)
+            states["tlm"] = model.encode(
+                params, one_text, bidirectional, rng=keys[2], shift_BLD=shift_BLD
+            )
         slots = self._slots(batch)
         return {
             term: at_slots(states[kind], batch, slots[term])
@@ -184,7 +184,7 @@ class VECO(TokenObjective):
             batch,
             self.attention(),
             rng=s_rng,
-            memory=(memory_BLD, AttentionSpec(partner)),
+            memory=(memory_BLD, partner),
             shift_BLD=shift_BLD,
             texts=texts,
         )

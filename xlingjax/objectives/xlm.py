@@ -9,7 +9,6 @@ import dataclasses
 import jax.numpy as jnp
 
 from xlingjax.errors import require_whole
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.flops import flops_per_token
 from xlingjax.model.masks import Mask, bidirectional, causal
@@ -33,20 +32,18 @@ class MLM(TokenObjective):
     """Masked language modelling: mean cross-entropy over the chosen positions, whatever the input
     shows there.
 
-    `packed` False promises rows of one example each (see `AttentionSpec`). `chunk`: tokens per
-    cross-entropy step.
+    `chunk`: tokens per cross-entropy step.
     """
 
     name: str = "mlm"
-    packed: bool = True
     chunk: int = CHUNK
     reads = INPUTS + SLOTS
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_at_slots(config, shapes)
 
-    def attention(self) -> AttentionSpec:
-        return AttentionSpec(bidirectional, causal=False, packed=self.packed)
+    def attention(self) -> Mask:
+        return bidirectional
 
     def evidence(self) -> dict[str, Mask]:
         # The predicted column too: one in ten shows the word itself (XLM §3.3).
@@ -74,7 +71,6 @@ class CLM(TokenObjective):
 
     name: str = "clm"
     context_size: int = 0
-    packed: bool = True
     chunk: int = CHUNK
     reads = INPUTS
     continues_encoder = False
@@ -85,9 +81,9 @@ class CLM(TokenObjective):
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)
 
-    def attention(self) -> AttentionSpec:
+    def attention(self) -> Mask:
         # `bidirectional` keeps packed examples apart, `causal` the later tokens of the same one.
-        return AttentionSpec(causal & bidirectional, causal=True, packed=self.packed)
+        return causal & bidirectional
 
     def evidence(self) -> dict[str, Mask]:
         return {self.name: causal & bidirectional}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.batches.loader import BatchSource, first_batch
-from xlingjax.model.masks import Fields
+from xlingjax.model.masks import Fields, bidirectional, causal
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, pictures
 from xlingjax.training.stages import stage_of
@@ -157,7 +157,7 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
                 spans.append(np.arange(first, last + 1))
         columns = np.concatenate(spans)
         return _at(columns, ids[columns], "answer")
-    if objective.attention().causal:
+    if objective.attention() == causal & bidirectional:
         packs = one["pack_ids"][0]
         # The last token of an example predicts nothing: the next one is another example's.
         has_next = (packs[:-1] > 0) & (packs[:-1] == packs[1:])

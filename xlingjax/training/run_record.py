@@ -121,7 +121,7 @@ RESULT = {
 """result.json, as far as others read it."""
 
 # Fields of an objective that are not switches: how it computes, what follows from its class.
-_NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
+_NO_SWITCHES = ("name", "reads", "coefficients", "chunk")
 
 
 def run_identity(

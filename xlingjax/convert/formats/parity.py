@@ -14,7 +14,6 @@ from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.masks import bidirectional
@@ -238,11 +237,10 @@ def _theirs(
 
 def _ours(model, kind: str, params, batch):
     """What is compared of a model of this kind (see `_KINDS`), [B, L, ...] or [B, C]."""
-    spec = AttentionSpec(bidirectional)
     if kind == "states":
-        h_NBLD = model.encode(params, batch, spec, all_layers=True)
+        h_NBLD = model.encode(params, batch, bidirectional, all_layers=True)
         return jnp.moveaxis(h_NBLD, 0, 2)
-    h_BLD = model.encode(params, batch, spec)
+    h_BLD = model.encode(params, batch, bidirectional)
     if kind == "decoder":
         decoded_BLD = model.decode(params, batch, h_BLD)
         g, table_VD, bias_V = model.decoder_head(params, decoded_BLD)

@@ -1,5 +1,5 @@
-"""cuDNN's attention beside `xla` on an NVIDIA GPU, for every mask of the papers:
-`XLINGJAX_TEST_PLATFORM=cuda pytest tests/model/test_cudnn.py`."""
+"""`flash` beside `xla` on an NVIDIA GPU, for every mask of the papers:
+`XLINGJAX_TEST_PLATFORM=cuda pytest tests/model/test_flash_gpu.py`."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from xlingjax.model.attention import bind
 if jax.default_backend() != "gpu":
     pytest.skip("needs an NVIDIA GPU (XLINGJAX_TEST_PLATFORM=cuda)", allow_module_level=True)
 
-ROWS, LENGTH, HEADS, SIZE = 3, 96, 2, 64
+ROWS, LENGTH, HEADS, SIZE = 3, 128, 2, 64
 
 
 def inputs():
@@ -20,11 +20,11 @@ def inputs():
     return [jax.random.normal(key, (ROWS, LENGTH, HEADS, SIZE), jnp.bfloat16) for key in keys]
 
 
-def computed(spec, fields, backend, q, k, v, w):
+def computed(mask, fields, backend, q, k, v, w):
     """(states, gradients) in float32."""
 
     def loss(q, k, v):
-        out = bind(spec, fields, fields, backend)(q, k, v)
+        out = bind(mask, fields, fields, backend)(q, k, v)
         real = (fields.pack > 0)[..., None, None]
         out = jnp.where(real, out.astype(jnp.float32), 0)
         return (out * w).sum(), out
@@ -35,12 +35,12 @@ def computed(spec, fields, backend, q, k, v, w):
 
 @pytest.mark.parametrize("name", list(cases.MASKS))
 def test_states_and_gradients_are_those_of_xla(name):
-    spec = cases.MASKS[name]
+    mask = cases.MASKS[name]
     fields = cases.fields(name, ROWS, LENGTH)
     q, k, v, w = inputs()
-    exact = computed(spec, fields, "xla", *(x.astype(jnp.float32) for x in (q, k, v, w)))
-    ours = computed(spec, fields, "cudnn", q, k, v, w.astype(jnp.float32))
-    plain = computed(spec, fields, "xla", q, k, v, w.astype(jnp.float32))
+    exact = computed(mask, fields, "xla", *(x.astype(jnp.float32) for x in (q, k, v, w)))
+    ours = computed(mask, fields, "flash", q, k, v, w.astype(jnp.float32))
+    plain = computed(mask, fields, "xla", q, k, v, w.astype(jnp.float32))
     for found, beside, want in zip(ours, plain, exact, strict=True):
         scale = np.linalg.norm(want)
         error, usual = (np.linalg.norm(x - want) / scale for x in (found, beside))
@@ -51,11 +51,11 @@ def test_states_and_gradients_are_those_of_xla(name):
 def test_what_a_query_may_not_see_changes_no_bit(name):
     """Leak test: keys and values of a column, replaced: who may see it moves, all others keep their
     bits."""
-    spec = cases.MASKS[name]
+    mask = cases.MASKS[name]
     fields = cases.fields(name, ROWS, LENGTH)
     q, k, v, w = inputs()
-    seen_BLS = np.asarray(spec.mask(fields, fields))
-    attend = jax.jit(lambda q, k, v: bind(spec, fields, fields, "cudnn")(q, k, v))
+    seen_BLS = np.asarray(mask(fields, fields))
+    attend = jax.jit(lambda q, k, v: bind(mask, fields, fields, "flash")(q, k, v))
     before = np.asarray(attend(q, k, v), np.float32)
     for column in (5, LENGTH // 2, LENGTH - 3):
         other = np.asarray(
