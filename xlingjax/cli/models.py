@@ -53,15 +53,10 @@ def plug(args: Namespace) -> int:
 
 def export(args: Namespace) -> int:
     from xlingjax.convert.export_model import export_model
-    from xlingjax.convert.hub import Upload
 
-    # Before the export: a missing token is told at once.
-    upload = Upload(args.push) if args.push else None
     names = ("verify", "language", "licence", "base", "head")
     given = {name: getattr(args, name) for name in names}
     print(export_model(workdir_of(args.run), args.output, **given))
-    if upload:
-        print(upload.send(args.output))
     return 0
 
 
@@ -99,14 +94,8 @@ EXPORT = Verb(
         option("run", "a run; RUN@STEP, RUN@METRIC", metavar="RUN"),
         option("--to", "a new folder", place, "DIR", dest="output", required=True),
         option("--head", "which, of a run with heads of several tasks", metavar="TASK", default=""),
-        option("--format", "Hugging Face's (default %(default)s)", default="hf", choices=("hf",)),
         *CARD,
         UNVERIFIED,
-        option(
-            "--push",
-            "send the folder to the Hugging Face hub too, to a private repository where it is new",
-            metavar="USER/NAME",
-        ),
     ],
 )
 AVERAGE = Verb(
