@@ -9,6 +9,7 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
+from xlingjax.model.partition import abstract_params
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import checkpoint_steps, no_checkpoint
 from xlingjax.training.run_record import model_of
@@ -24,11 +25,8 @@ def average(run: str, output: str, last: int | None = None, steps: Sequence[int]
     # Before any checkpoint is read, which takes long.
     require_empty(output)
     model = build_model(model_of(run))
-    # Without one Orbax restores to the devices that wrote the checkpoint, which may not be here.
-    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    wanted = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), model.abstract()
-    )
+    # The devices that wrote the checkpoint may not be here.
+    wanted = abstract_params(model)
     # On the host: a sum beside the parameters would need twice the memory of the device.
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), wanted)
     for step in chosen:

@@ -123,25 +123,23 @@ def embed(
     `sentences` are rows of token ids in one language, none longer than the last bucket. A batch has
     about `tokens_per_batch` tokens whatever its length, the last one filled up with empty rows.
     """
-    buckets = sorted(buckets)
-    lengths = list(map(len, sentences))
     # Refused and not cut: callers cut as their task wants it.
-    longest = max(lengths, default=0)
+    longest = max(map(len, sentences), default=0)
     if longest > buckets[-1]:
         raise ValueError(
             f"a sentence of {longest} tokens does not fit the longest bucket, {buckets[-1]}"
         )
-    if not lengths:
+    if not sentences:
         raise UserError("no sentences to embed: the evaluation files are empty")
     run = compiled(_pooled_states, model, mesh, layers)
     # Made at the first batch, which tells the sizes of the model's states.
     out = None
-    for members, length, rows in _batches(lengths, buckets, tokens_per_batch, mesh):
-        chosen = [sentences[i] for i in members]
-        batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
-        valid_BL = batch["pack_ids"] > 0
+    of_batch = language_id, vocabulary.pad_id, buckets, tokens_per_batch, mesh
+    for members, batch in _batches(sentences, *of_batch):
         weights = [
-            pooling_weights(batch["input_ids"], valid_BL, vocabulary.special_ids, pooling)
+            pooling_weights(
+                batch["input_ids"], batch["pack_ids"] > 0, vocabulary.special_ids, pooling
+            )
             for pooling in poolings
         ]
         pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
@@ -154,21 +152,23 @@ def embed(
 
 
 def _batches(
-    lengths: Sequence[int], buckets: Sequence[int], tokens_per_batch: int, mesh
-) -> Iterator[tuple[np.ndarray, int, int]]:
-    """(sentences, the length of their rows, the number of rows) of each batch, by their numbers.
+    sentences, language_id: int, pad_id: int, buckets: Sequence[int], tokens_per_batch: int, mesh
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """(numbers of sentences, the batch of them) of each length of `buckets`, in order.
 
-    buckets: sorted. All batches of a length have as many rows, so that it is compiled once.
+    All batches of a length have as many rows, so that it is compiled once.
     """
     # The shortest bucket that holds a sentence: padding costs as much as words.
-    bucket_of = np.searchsorted(buckets, lengths)
+    bucket_of = np.searchsorted(buckets, [len(ids) for ids in sentences])
     multiple = row_multiple(mesh)
     for bucket, length in enumerate(buckets):
         members = np.flatnonzero(bucket_of == bucket)
         # About as many tokens in each batch, so that memory is used alike at every length.
         rows = max(1, tokens_per_batch // length // multiple) * multiple
         for start in range(0, len(members), rows):
-            yield members[start : start + rows], length, rows
+            part = members[start : start + rows]
+            chosen = [sentences[i] for i in part]
+            yield part, rows_of(chosen, language_id, pad_id, rows, length)
 
 
 def embed_texts(
@@ -232,20 +232,18 @@ def token_states(
     """float32 [layers, tokens, D] per sentence: the states of some layers (0: the embedding
     output). Sentences, rows of ids in one language, are cut at the last bucket or at the model's
     positions."""
-    longest = min(max(buckets), model.config.max_positions - model.config.position_offset)
+    longest = longest_row(model, max(buckets))
     buckets = sorted({min(length, longest) for length in buckets})
     # Cut, since each token is asked for by itself: what is left is as it would be.
     sentences = [list(ids[:longest]) for ids in sentences]
-    lengths = list(map(len, sentences))
     run = compiled(_states, model, mesh, tuple(layers))
     found: list[np.ndarray] = [np.zeros(0)] * len(sentences)
-    for members, length, rows in _batches(lengths, buckets, tokens_per_batch, mesh):
-        chosen = [sentences[i] for i in members]
-        batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
+    of_batch = language_id, vocabulary.pad_id, buckets, tokens_per_batch, mesh
+    for members, batch in _batches(sentences, *of_batch):
         states_BNLD = np.asarray(run(params, place(batch, mesh)))
         # Rows that fill the batch up have no sentence.
         for i, h_NLD in zip(members.tolist(), states_BNLD, strict=False):
-            found[i] = h_NLD[:, : lengths[i]]
+            found[i] = h_NLD[:, : len(sentences[i])]
     return found
 
 

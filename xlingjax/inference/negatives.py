@@ -243,7 +243,7 @@ def _shards(
 
 
 def averages(
-    model: Encoder, params, pairs: Sequence[Sequence[np.ndarray]], length: int, rows: int = 512
+    model: Encoder, params, pairs: Sequence[Sequence[np.ndarray]], length: int
 ) -> Sequence[np.ndarray]:
     """float32 [pairs, F] of each side, from the ids of both; one of more than `length` tokens is
     cut."""
@@ -256,4 +256,4 @@ def averages(
             batch["input_ids"][row, columns] = ids
             batch["pack_ids"][row, columns] = 1
             batch["sides"][row, columns] = number
-    return by_row(compiled(Encoder.averages, model, None), params, batch, rows)
+    return by_row(compiled(Encoder.averages, model, None), params, batch, 512)

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import Mesh, SingleDeviceSharding
+from jax.sharding import Mesh
 
 from xlingjax.data.text.given import require_texts
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -15,7 +14,7 @@ from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.partition import param_shardings
+from xlingjax.model.partition import abstract_params
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.run_record import (
     model_of,
@@ -111,19 +110,10 @@ def open_run(
         # The table is then not asked for, and the checkpoint's is left behind.
         config = config.replace(num_languages=0)
     model = build_model(config, mesh)
-    # Restored to where they are used: a checkpoint names the devices of its training.
-    params = model.abstract()
-    if mesh is None:
-        first = SingleDeviceSharding(jax.devices()[0])
-        shardings = jax.tree.map(lambda _: first, params)
-    else:
-        shardings = param_shardings(mesh, model.logical_axes(), params)
-    params = jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings
-    )
     params, _ = load_params(
         workdir,
-        params,
+        # Restored to where they are used: a checkpoint names the devices of its training.
+        abstract_params(model, mesh),
         # Weights of another vocabulary would be read without a word: the shapes may agree.
         vocabulary=vocabulary.sha256,
         # The table that is left behind lies in the checkpoint, and the model asks for none.

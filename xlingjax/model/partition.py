@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import (
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
 
 from xlingjax.errors import UserError, require_whole
 
@@ -90,18 +97,13 @@ def mesh_of_all() -> Mesh | None:
     return None
 
 
-def partition_spec(
-    mesh: Mesh,
-    names: Sequence[str | None],
-    shape: Sequence[int],
-    rules: Mapping[str, tuple[str, ...]] = RULES,
-) -> PartitionSpec:
+def partition_spec(mesh: Mesh, names: Sequence[str | None], shape: Sequence[int]) -> PartitionSpec:
     """What carries each axis of an array, by the axes' logical names; one that its mesh axes do not
     divide evenly is replicated."""
     taken: set[str] = set()
     spec: list[str | tuple[str, ...] | None] = []
     for name, size in zip(names, shape, strict=True):
-        carriers = rules.get(name, ()) if name is not None else ()
+        carriers = RULES.get(name or "", ())
         axes = tuple(axis for axis in carriers if axis not in taken)
         # Replicated and not padded, so that every mesh has the same parameters.
         if size % math.prod(mesh.shape[axis] for axis in axes):
@@ -111,9 +113,7 @@ def partition_spec(
     return PartitionSpec(*spec)
 
 
-def param_shardings(
-    mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES
-) -> Any:
+def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any) -> Any:
     """Shardings for a tree of parameters.
 
     logical_axes: same tree, of tuples of logical names or None; shapes: same tree, of anything with
@@ -121,9 +121,27 @@ def param_shardings(
     """
 
     def one(leaf, names):
-        return NamedSharding(mesh, partition_spec(mesh, names, leaf.shape, rules))
+        return NamedSharding(mesh, partition_spec(mesh, names, leaf.shape))
 
     return jax.tree.map(one, shapes, logical_axes)
+
+
+def abstract_params(model: Any, mesh: Mesh | None = None) -> Any:
+    """Shapes of a model's parameters that lie on a mesh, or on the first device: each device then
+    reads its own part of a checkpoint alone."""
+    shapes = model.abstract()
+    if mesh is None:
+        return with_shardings(shapes, SingleDeviceSharding(jax.local_devices()[0]))
+    return with_shardings(shapes, param_shardings(mesh, model.logical_axes(), shapes))
+
+
+def with_shardings(shapes: Any, shardings: Any) -> Any:
+    """A tree of `jax.ShapeDtypeStruct`. shardings: the same tree, or one for all."""
+    if isinstance(shardings, Sharding):
+        shardings = jax.tree.map(lambda _: shardings, shapes)
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings
+    )
 
 
 def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> Any:

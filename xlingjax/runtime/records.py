@@ -108,12 +108,7 @@ def read_record(path: Path, shape: Any, remedy: str) -> Any:
     return value
 
 
-def read_lines(
-    path: Path,
-    shape: Any,
-    remedy: str = "put the line back, or remove it",
-    say: Callable[[str], None] | None = None,
-) -> list[Any]:
+def read_lines(path: Path, shape: Any, say: Callable[[str], None] | None = None) -> list[Any]:
     """The values of a file of JSON lines, each of `shape`; of one that is not there, none. A last
     line without its end is that of a process that was killed, and left out.
 
@@ -139,7 +134,7 @@ def read_lines(
         elif say:
             say(f"{path} line {number}: {wrong}; left out")
         else:
-            raise UserError(f"{path} line {number}: {wrong}; {remedy}")
+            raise UserError(f"{path} line {number}: {wrong}; put the line back, or remove it")
     return values
 
 

@@ -17,7 +17,13 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.model.partition import ROW_AXES, param_shardings, replicated, state_shardings
+from xlingjax.model.partition import (
+    ROW_AXES,
+    param_shardings,
+    replicated,
+    state_shardings,
+    with_shardings,
+)
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
@@ -71,11 +77,7 @@ def abstract_state(
     state = jax.eval_shape(lambda params: initial_state(params, optimizer, config), params)
     of_params = param_shardings(mesh, model.logical_axes(), params)
     shardings = state_shardings(mesh, state, params, of_params)
-
-    def placed(leaf, sharding):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-    return jax.tree.map(placed, state, shardings)
+    return with_shardings(state, shardings)
 
 
 def lower_state(

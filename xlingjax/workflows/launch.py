@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.batches.loader import BatchSource
@@ -18,7 +16,7 @@ from xlingjax.data.rows import plan as row_plans
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
-from xlingjax.model.partition import make_mesh, param_shardings
+from xlingjax.model.partition import abstract_params, make_mesh
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
@@ -100,12 +98,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     # Not by `open_run`: the model and the mesh are those that the recipe binds.
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)
-    abstract = encoder.abstract()
-    shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
-    # With their shardings, each device reads its own part of the checkpoint alone.
-    abstract = jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
-    )
+    abstract = abstract_params(encoder, mesh)
     params, _ = load_params(checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256)
     # A folder of parameters alone has no step for its name.
     step = step_of(checkpoint.name) or 0
