@@ -36,17 +36,10 @@ def vocab(args: Namespace) -> int:
         *("mono", "parallel", "size", "alpha", "sentences", "character_coverage"),
         *("model_type", "byte_fallback", "normalization", "sentinels", "seed"),
     )
-    model = Path(args.output, "vocab.model")
     with alone_at(args.output):
-        before = model.read_bytes() if model.is_file() else None
         train_vocabulary(args.output, **{name: getattr(args, name) for name in names})
-        report = parsed_json(model.with_name("vocab.json").read_bytes())
+        report = parsed_json(Path(args.output, "vocab.json").read_bytes())
     print(format_report(report["languages"]))
-    if before not in (None, model.read_bytes()):
-        print(
-            f"warning: another vocabulary was in {args.output} and is replaced; runs that read it"
-            " do not go on with this one"
-        )
     print(f"vocabulary in {args.output}: {report['size']} pieces of at most {args.size}")
     return 0
 
@@ -403,7 +396,7 @@ DATA = Verb(
                 ),
                 option(
                     "--language_model",
-                    "filter by perplexity: a file of KenLM (.arpa, .bin) or a run",
+                    "filter by perplexity: a file of KenLM (.arpa, .bin)",
                     assigned("CODE=MODEL, like de=de.arpa.bin"),
                     "CODE=MODEL",
                     nargs="+",
@@ -498,18 +491,14 @@ def cache(args: Namespace) -> int:
 
 
 def demo(args: Namespace) -> int:
-    from xlingjax.demo import LANGUAGES, size_of, write
+    from xlingjax.demo import LANGUAGES, write
 
-    sizes = dict(args.size)
     languages = [code for code in args.languages.split(",") if code]
     require_folder(args.folder, "DIR")
     with alone_at(args.folder, "choose another folder"):
-        written = write(args.folder, languages or LANGUAGES, sizes)
-    files = written["files"]
-    print(f"demo in {args.folder}: {', '.join(written['languages'])}; {len(files)} files")
-    for path, rows in files.items():
-        if rows < sizes.get(size_of(path), 0):
-            print(f"{path} has {rows:,} rows, fewer than --size asks for")
+        written = write(args.folder, languages or LANGUAGES, dict(args.size))
+    languages = ", ".join(written["languages"])
+    print(f"demo in {args.folder}: {languages}; {len(written['files'])} files")
     return 0
 
 

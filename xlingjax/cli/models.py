@@ -99,7 +99,6 @@ EXPORT = Verb(
         option("run", "a run; RUN@STEP, RUN@METRIC", metavar="RUN"),
         option("--to", "a new folder", place, "DIR", dest="output", required=True),
         option("--head", "which, of a run with heads of several tasks", metavar="TASK", default=""),
-        option("--format", "Hugging Face's (default %(default)s)", default="hf", choices=("hf",)),
         *CARD,
         UNVERIFIED,
         option(

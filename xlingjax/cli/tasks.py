@@ -18,11 +18,7 @@ OF_SUITES = (*OF_TASKS, *_OF_MIXTURES, "tasks", "layer", "pooling", "prefix")
 RUN = option("run", "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID", metavar="RUN", nargs="?")
 # No option has a default: what is given and not read is refused.
 SWEEP = (
-    option(
-        "--data",
-        "folder of the benchmark's files",
-        metavar="DIR",
-    ),
+    option("--data", "folder of the benchmark's files", metavar="DIR"),
     option(
         "--to",
         "cells, predictions and the score card; shared by sweeps",

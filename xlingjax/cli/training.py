@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.cli import tasks
-from xlingjax.cli.machine import (
-    JOBS,
-    PROCESSES,
-    groups_of,
-    machine_of,
-    machine_words,
-    run_beside,
-)
+from xlingjax.cli.machine import JOBS, PROCESSES, groups_of, machine_of, machine_words, run_beside
 from xlingjax.cli.types import above_zero, place, positive
 from xlingjax.cli.verb import (
     CARD,

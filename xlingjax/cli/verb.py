@@ -132,14 +132,6 @@ class Parser(argparse.ArgumentParser):
             self.error(f"no option {name}{meant}")
         return super().parse_known_args(args, namespace)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """argparse's own names all choices, and of many the one that was meant is not found."""
-        if action.choices is None or value in action.choices:
-            return
-        choices = [str(choice) for choice in action.choices]
-        near = did_you_mean(value, choices) or f" (choose from {', '.join(map(repr, choices))})"
-        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
-
 
 def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], **more: Any) -> None:
     """What the parser then gives has `name`, as it is shown, and `verb`. shared: options of the

@@ -248,7 +248,7 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     records = list(found.files.read(found.paths, task, language))
     # A teacher labels translations, and official test sets keep their labels back.
     may_lack_gold = name == "test" or name.startswith("translate_")
-    if not may_lack_gold and not any(map(_has_gold, records)):
+    if not may_lack_gold and not any(map(has_gold, records)):
         raise UserError(f"{found.paths[0]}: no labels; the {name} set needs them")
     if name == split:
         return records
@@ -276,7 +276,7 @@ def _share(id_: str) -> int:
 
 def require_gold(task: Task, folder: str | Path, language: str, records: Sequence[Any]) -> None:
     """Raise UserError where a translated training set, or a part of it, has nothing to learn."""
-    if any(map(_has_gold, learnable(records))):
+    if any(map(has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
     raise UserError(
@@ -285,30 +285,12 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
     )
 
 
-def _has_gold(record: Any) -> bool:
+def has_gold(record: Any) -> bool:
+    """Whether a record tells the answer. Official test sets hide all of theirs or none, so that the
+    first record tells of its file."""
     field_name = GOLD.get(type(record))
     # A record of no known kind is taken to be complete.
     return field_name is None or bool(getattr(record, field_name))
-
-
-def read_languages(
-    task: Task,
-    folder: str | Path,
-    split: str,
-    languages: Iterable[str] | None = None,
-    *,
-    allow_missing: bool = False,
-) -> dict[str, list[Any]]:
-    """{language: records}. languages: default the task's.
-
-    A language without files raises UserError, or with `allow_missing` is left out; if all are
-    missing it raises all the same.
-    """
-    wanted = task.languages if languages is None else tuple(languages)
-    present = [code for code in wanted if find(task, folder, split, code)]
-    # Without `allow_missing` nothing is left out: `read` names the files that are missing.
-    kept = present if allow_missing and present else wanted
-    return {language: read(task, folder, split, language) for language in kept}
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -336,5 +318,5 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
     return (
         f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for"
         f" {' or '.join(places) or 'none, it has no such split'}; fetch them, or pass over"
-        " languages without files with allow_missing"
+        " languages without files by --allow-missing"
     )

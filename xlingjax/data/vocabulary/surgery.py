@@ -18,12 +18,7 @@ import numpy as np
 
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import (
-    LONGEST_LINE,
-    explain,
-    sentences_of,
-    smoothed_sample,
-)
+from xlingjax.data.vocabulary.training import LONGEST_LINE, explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
 KINDS = {1: "unigram", 2: "bpe"}

@@ -102,10 +102,7 @@ class Cell:
 
 
 def run(
-    config: Bakeoff,
-    workdir: str | Path,
-    say: Say = print,
-    arguments: Sequence[str] = (),
+    config: Bakeoff, workdir: str | Path, say: Say = print, arguments: Sequence[str] = ()
 ) -> dict:
     """Runs what is missing and writes `bakeoff.json`; returns its content.
 
@@ -282,7 +279,7 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
 
 
 def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a cell: those of the table, and by layer those of the picture.
+    """The figures of a cell, and those of its layers.
     pretrained: its result.json; tasks: {task: what was evaluated}."""
     retrieval, alignment, perplexity = (
         pretrained["evaluations"].get(name, {}) for name in ("retrieval", "alignment", "perplexity")
@@ -311,9 +308,11 @@ def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str
     return {
         # What the mix has no evaluation of is no column of the table.
         "figures": {name: value for name, value in figures.items() if value is not None},
-        "retrieval_by_layer": {
-            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
-            for kind in ("raw", "centred")
+        "by_layer": {
+            **{
+                kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
+                for kind in ("raw", "centred")
+            },
+            "itermax": {layer: one["itermax"] for layer, one in errors.items()},
         },
-        "alignment_error_by_layer": {layer: one["itermax"] for layer, one in errors.items()},
     }

@@ -159,12 +159,7 @@ def sentence_vectors(
     cut: list[int] | None = None,
 ) -> np.ndarray:
     """float32 [S, D]: `vectors_in_parts`, all together."""
-    vectors = np.empty((len(lines), trained.model.config.dim), np.float32)
-    row = 0
-    for part in vectors_in_parts(trained, lines, language, way, cut):
-        vectors[row : row + len(part)] = part
-        row += len(part)
-    return vectors
+    return np.concatenate([*vectors_in_parts(trained, lines, language, way, cut)])
 
 
 def vectors_in_parts(

@@ -528,10 +528,7 @@ def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
 
 
 def _each(
-    path: str,
-    parts: Sequence[Part],
-    wanted: set[Part],
-    do: Callable[[Part, Iterator[str]], None],
+    path: str, parts: Sequence[Part], wanted: set[Part], do: Callable[[Part, Iterator[str]], None]
 ) -> None:
     """`do` the wanted parts with their lines, from one reading of the file."""
     lines = texts(path)

@@ -22,14 +22,7 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.tasks import task_named
 from xlingjax.workflows.jobs.recipe_run import command_line, slug
-from xlingjax.workflows.tables.jobs import (
-    FINETUNE_RECIPE,
-    MEASURE,
-    PRETRAIN,
-    SWEEP,
-    THEN,
-    TableJob,
-)
+from xlingjax.workflows.tables.jobs import FINETUNE_RECIPE, MEASURE, PRETRAIN, SWEEP, THEN, TableJob
 
 Row = Mapping[str, Any]
 FIELDS = {

@@ -10,14 +10,7 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import chosen_languages, require_tested
 from xlingjax.workflows.jobs.many import Say
-from xlingjax.workflows.tasks.request import (
-    FILES,
-    TEACHER,
-    Cell,
-    Request,
-    macros_given,
-    values_of,
-)
+from xlingjax.workflows.tasks.request import FILES, TEACHER, Cell, Request, macros_given, values_of
 from xlingjax.workflows.tasks.scores import score, write_scores
 from xlingjax.workflows.tasks.sets import splits_of
 

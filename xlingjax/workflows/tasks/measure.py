@@ -19,6 +19,7 @@ from xlingjax.data.labelled.task import (
     TRAINED,
     Task,
     find,
+    has_gold,
     languages_present,
     read,
 )
@@ -26,7 +27,6 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.task.predictions import head_fault, head_of, in_order_of, named_alike
-from xlingjax.evaluation.task.scores import has_gold
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
@@ -37,11 +37,7 @@ from xlingjax.training.run_record import labels_of, read_run_record, run_and_che
 from xlingjax.workflows.jobs.many import Say
 from xlingjax.workflows.scorecard.cells import AS_IT_IS
 from xlingjax.workflows.tasks.request import Bound, reading_of
-from xlingjax.workflows.tasks.retrieval import (
-    ALL,
-    Search,
-    states,
-)
+from xlingjax.workflows.tasks.retrieval import ALL, Search, states
 from xlingjax.workflows.tasks.scores import (
     parameters_hash,
     predict_test,
@@ -202,10 +198,7 @@ class Checkpoint:
         test = score(run_on_task, task, data, split, languages, predictions, learnt)
         scores: dict[str, Any] = {
             # Several runs and steps may be measured into one folder, and each is a row.
-            "variant": {
-                "run": run_and_checkpoint(measurement.source)[0].name,
-                "step": str(step),
-            },
+            "variant": {"run": run_and_checkpoint(measurement.source)[0].name, "step": str(step)},
             "start": self.start,
             "select": select,
             "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
@@ -234,11 +227,7 @@ def measure(measurement: Measurement, recipe: Recipe = dict, say: Say = print) -
 
 
 def measure_checkpoint(
-    measurement: Measurement,
-    run: TrainedRun,
-    step: int,
-    macros: Bound,
-    say: Say,
+    measurement: Measurement, run: TrainedRun, step: int, macros: Bound, say: Say
 ) -> int:
     """`measure` of a run that is open."""
     # A layer that the model lacks is refused before the first task is measured.
@@ -320,7 +309,7 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
         for language in languages_present(task, data, split):
             if language in languages:
                 # One language tells of all.
-                if has_gold(task, read(task, data, split, language)):
+                if has_gold(read(task, data, split, language)[0]):
                     return split
                 present.append(split)
                 break

@@ -3,9 +3,8 @@ together."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from xlingjax.data.labelled.task import Task, find, languages_present, read
+from xlingjax.data.labelled.task import Task, find, has_gold, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task.scores import has_gold
 
 OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""
@@ -91,7 +90,7 @@ def is_tested(task: Task, data: str, language: str) -> bool:
         return True
     if not find(task, data, "test", language):
         return False
-    return has_gold(task, read(task, data, "test", language))
+    return has_gold(read(task, data, "test", language)[0])
 
 
 def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:
