@@ -19,18 +19,9 @@ RUN = option("run", "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID", metavar="RU
 # No option has a default: what is given and not read is refused.
 SWEEP = (
     option("--data", "folder of the benchmark's files", metavar="DIR"),
+    option("--to", "cells, predictions, score card; of all sweeps", place, "DIR", dest="output"),
     option(
-        "--to",
-        "cells, predictions and the score card; shared by sweeps",
-        place,
-        "DIR",
-        dest="output",
-    ),
-    option(
-        "--strategy",
-        "transfer (default), pivot, translate_train, multi_language ...",
-        nargs="+",
-        metavar="NAME",
+        "--strategy", "transfer (default), pivot, translate_train ...", nargs="+", metavar="NAME"
     ),
     option(
         "--languages",

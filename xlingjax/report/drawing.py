@@ -28,12 +28,9 @@ MARKERS = "osD^vPX*h"
 INK = "#1c2230"
 SOFT = "#565d6b"
 LINE = "#e2e5ea"
-PANEL = (3.4, 2.5)
-"""Inches: as wide as a telephone."""
-MARKED = 6
-"""Markers of a long curve."""
-WRAPPED = 34
-"""Letters of a line below or above a panel."""
+PANEL = (3.4, 2.5)  # inches: as wide as a telephone
+MARKED = 6  # markers of a long curve
+WRAPPED = 34  # letters of a line below or above a panel
 
 _STYLE = {
     "figure.facecolor": "none",

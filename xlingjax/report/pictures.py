@@ -23,12 +23,9 @@ OF_PIECES = (
 """Objectives each of whose predictions is one of the vocabulary's pieces, so that a uniform guess
 has a loss."""
 KINDS = {"raw": "raw cosine", "centred": "language means removed"}
-ENDINGS = {"raw": "", "centred": "_centred"}
-"""Of the names of plain figures."""
-MASK = (2.3, 2.4)
-"""Inches of a mask in a page."""
-MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)
-"""Seen on white and on black."""
+ENDINGS = {"raw": "", "centred": "_centred"}  # of the names of plain figures
+MASK = (2.3, 2.4)  # inches of a mask in a page
+MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)  # seen on white and on black
 
 
 # ---- over training -------------------------------------------------------------------------------

@@ -32,8 +32,7 @@ Numbered = tuple[int, Line]
 """A line and its number in the part, from 0, those that end documents not counted."""
 Ranges = Mapping[str, list[tuple[float, float]]]
 """Of the perplexities that stay, of languages with a model."""
-DROPS = ("exact", "near")
-"""Steps that leave files of the lines that they leave out, in their order."""
+DROPS = ("exact", "near")  # steps that leave files of the lines that they leave out, in their order
 
 
 @dataclass(frozen=True)

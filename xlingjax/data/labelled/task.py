@@ -75,8 +75,7 @@ class Files:
     hold `*`: all files that fit are read, in the order of their names."""
     read: Callable[..., Sequence[Any]]
     """(paths in the order of `patterns`, the task, the language) -> records."""
-    languages: tuple[str, ...] | None = None
-    """The languages that lie there; None: all."""
+    languages: tuple[str, ...] | None = None  # the languages that lie there; None: all
 
     @property
     def place(self) -> str:
@@ -126,8 +125,7 @@ class Task:
     suite: str
     name: str
     kind: str
-    languages: tuple[str, ...]
-    """Of the official test sets."""
+    languages: tuple[str, ...]  # of the official test sets
     files: Mapping[str, tuple[Files | Listed, ...]] = field(hash=False)
     """Split -> the places where its files may lie, the first that is there is read. Splits
     (`SPLITS`): "train", "dev", "test", "translate_train" (the English training set, translated into
@@ -137,21 +135,17 @@ class Task:
     """Names of `evaluation/metrics/registry.py`; the first is the task's score."""
     submission: str
     """Path of the official prediction file below the folder of predictions, with {language}."""
-    labels: tuple[str, ...] = ()
-    """Classes or tags in the official order of ids."""
-    trained_on: str = "en"
-    """The language of the official training set."""
+    labels: tuple[str, ...] = ()  # classes or tags in the official order of ids
+    trained_on: str = "en"  # the language of the official training set
     averaged: tuple[str, ...] | None = field(default=None)
     """Languages of the official average; None: all."""
-    parallel: bool = False
-    """Rows correspond over the languages."""
+    parallel: bool = False  # rows correspond over the languages
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
     marks: str = "kept"
     """Of tags: what becomes of SentencePiece's mark in the task's own script (see
     `pieces_of_words`)."""
-    overlap: str = ""
-    """What the sets are known to share, said below their scores."""
+    overlap: str = ""  # what the sets are known to share, said below their scores
 
     def __post_init__(self):
         if self.kind not in KINDS:

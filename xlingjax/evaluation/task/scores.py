@@ -170,8 +170,7 @@ class OwnScore(TaskScore):
     before has none (not `apart`).
     """
 
-    metric: str = ""
-    """What "metric" tells."""
+    metric: str = ""  # what "metric" tells
 
     def __post_init__(self):
         # What the metrics refuse is refused before training.

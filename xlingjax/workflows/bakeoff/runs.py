@@ -24,8 +24,7 @@ from xlingjax.workflows.jobs import recipe_run
 from xlingjax.workflows.jobs.many import Say, Stop, run_all
 from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, finished, recipe_in, slug
 
-CALIBRATION_STEPS = 60
-"""Steps after which the tokens of a step are known."""
+CALIBRATION_STEPS = 60  # steps after which the tokens of a step are known
 HELD_OUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 ENCODER = "{encoder}"
 SHARE = re.compile(r"([0-9.]+)\*STEPS")
@@ -36,23 +35,19 @@ class Bakeoff:
     """What is compared. A list of words is gin files and `NAME=VALUE` bindings, in the order they
     are read; `0.667*STEPS` is that share of the steps."""
 
-    base: Sequence[str]
-    """The pretraining that all mixes share."""
-    mixes: Mapping[str, Sequence[str]]
-    """Name -> what is added to the base."""
+    base: Sequence[str]  # the pretraining that all mixes share
+    mixes: Mapping[str, Sequence[str]]  # name -> what is added to the base
     tasks: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     """Name -> the recipe of a fine-tuning from each pretraining. Where a word has `{encoder}`, that
     is its workdir, and nothing else says what is started from; else `INIT_FROM` is added."""
     tasks_of: Mapping[str, Mapping[str, Sequence[str]]] = dataclasses.field(default_factory=dict)
     """Mix -> task -> its words for this mix, in place of those of `tasks`."""
     seeds: Sequence[int] = (0,)
-    tokens: int = 0
-    """Tokens of each cell, to the nearest step; 0: the steps of the base."""
+    tokens: int = 0  # tokens of each cell, to the nearest step; 0: the steps of the base
     jobs: int = 1
     """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside
     one another they slow each other, so speeds compare only under equal jobs."""
-    dtype: str | None = None
-    """DTYPE of every run; None: as its own words say."""
+    dtype: str | None = None  # DTYPE of every run; None: as its own words say
 
     def __post_init__(self):
         require_whole(self, "[0, inf)", "seeds tokens", "bakeoff: ")

@@ -41,8 +41,7 @@ class CleanRequest:
     settings: CleanSettings = CleanSettings()
     runner: str = "none"
     workers: int = 1
-    beam: tuple[str, ...] = ()
-    """Beam's own options."""
+    beam: tuple[str, ...] = ()  # Beam's own options
 
 
 def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:

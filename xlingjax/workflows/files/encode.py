@@ -22,10 +22,8 @@ from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import replaced, require_apart, require_file
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
-LINES = 1 << 13
-"""Whose vectors are in memory at a time."""
-PAIRS = 1 << 11
-"""Of which the states of all words are in memory at a time."""
+LINES = 1 << 13  # whose vectors are in memory at a time
+PAIRS = 1 << 11  # of which the states of all words are in memory at a time
 
 
 def encode(

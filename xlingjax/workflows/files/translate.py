@@ -43,10 +43,8 @@ from xlingjax.runtime.shutdown import stopped_by
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
 
-CHUNK = 1024
-"""Lines that are sorted by length together; the most that an interruption costs."""
-LINES = 65536
-"""Of a part."""
+CHUNK = 1024  # lines that are sorted by length together; the most that an interruption costs
+LINES = 65536  # of a part
 MADE_WITH = "made_with.json"
 
 

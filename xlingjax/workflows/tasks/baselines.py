@@ -14,8 +14,7 @@ from xlingjax.workflows.tasks.request import FILES, TEACHER, Cell, Request, macr
 from xlingjax.workflows.tasks.scores import score, write_scores
 from xlingjax.workflows.tasks.sets import splits_of
 
-Fitted = Callable[[Sequence[Any]], Any]
-"""Records -> what is predicted for them."""
+Fitted = Callable[[Sequence[Any]], Any]  # records -> what is predicted for them
 
 
 def majority(task: Task, train: Sequence[Any]) -> Fitted:

@@ -48,25 +48,20 @@ from xlingjax.workflows.tasks.scores import (
 from xlingjax.workflows.tasks.sweep import require_folder
 from xlingjax.workflows.tasks.text_to_text import measure_texts
 
-Recipe = Callable[[], Bound]
-"""Gives the macros of a run; {}: it has no recipe."""
-LABELLED = ("classification", "ranking", "tagging")
-"""Kinds whose heads have names of classes."""
+Recipe = Callable[[], Bound]  # gives the macros of a run; {}: it has no recipe
+LABELLED = ("classification", "ranking", "tagging")  # kinds whose heads have names of classes
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """What the command line says."""
 
-    mixture: str
-    """A benchmark, or any mixture or task of SeqIO that `modules` register."""
+    mixture: str  # a benchmark, or any mixture or task of SeqIO that `modules` register
     source: str
     data: str
     output: str
-    tasks: Collection[str] = ()
-    """Names within the suite; empty: all."""
-    split: str = ""
-    """ "": test where it has answers, else dev."""
+    tasks: Collection[str] = ()  # names within the suite; empty: all
+    split: str = ""  # "": test where it has answers, else dev
     allow_missing: bool = False
     layers: Sequence[int | str] = ()
     """Of retrieval and mining; none: the run's own, else the paper's. Several, or "all", are of
@@ -74,10 +69,8 @@ class Measurement:
     poolings: Sequence[str] = ()
     labels: Sequence[str] = ()
     """Of the head, whose own names do not tell: the task's, in the order of the outputs."""
-    prefix: str | None = None
-    """None: the run's own, else none."""
-    modules: Sequence[str] = ()
-    """Python modules that register `mixture`, where it is no benchmark."""
+    prefix: str | None = None  # none: the run's own, else none
+    modules: Sequence[str] = ()  # Python modules that register `mixture`, where it is no benchmark
     languages: Sequence[str] = ()
     """Of a task of text to text: of its inputs and targets, or of both; none: as it says itself."""
 

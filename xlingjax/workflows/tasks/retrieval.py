@@ -27,8 +27,7 @@ class States:
     layer: int
     """Of the score and the submission: the requested one, else the run's own, else the paper's."""
     pooling: str
-    layers: tuple[int, ...]
-    """All that are measured."""
+    layers: tuple[int, ...]  # all that are measured
     poolings: tuple[str, ...]
     prefix: str = ""
     max_length: int = LONGEST

@@ -37,8 +37,7 @@ from xlingjax.workflows.tasks.request import (
 )
 from xlingjax.workflows.tasks.strategies import PAIRED, TRANSLATABLE, Unsuited
 
-NO_DEV = ("train[:90%]", "train[90%:]")
-"""Training and dev where there is no dev set."""
+NO_DEV = ("train[:90%]", "train[90%:]")  # training and dev where there is no dev set
 NO_ANSWERS = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers.
 """
@@ -270,10 +269,8 @@ class Count:
     """What a task is trained on in an epoch."""
 
     examples: int
-    rows: int
-    """Of the model: a long example is several."""
-    notes: tuple[str, ...] = ()
-    """A line for each file whose rows are left out."""
+    rows: int  # of the model: a long example is several
+    notes: tuple[str, ...] = ()  # a line for each file whose rows are left out
 
 
 def counted(request: Request, task: Task, bound: Bound) -> Count:

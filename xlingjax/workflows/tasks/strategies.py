@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from xlingjax.data.labelled.task import Task, find, has_gold, languages_present, read
 from xlingjax.errors import UserError
 
-OVER = ("PIVOT", "TARGET")
-"""Macros of a strategy that each language in turn is put in."""
+OVER = ("PIVOT", "TARGET")  # macros of a strategy that each language in turn is put in
 TAUGHT = ("classification", "ranking", "tagging")
 """The kinds of tasks whose examples a teacher can label."""
 PAIRED = ("classification", "ranking", "tagging", "span_qa")
@@ -15,8 +14,7 @@ PAIRED = ("classification", "ranking", "tagging", "span_qa")
 TRANSLATABLE = ("classification", "ranking")
 """Those whose answers for a translation are answers for what was translated: not tags of its words,
 nor spans of its text."""
-STUDIED = "multi_language"
-"""The strategy that runs over sets of languages, where they are given."""
+STUDIED = "multi_language"  # the strategy that runs over sets of languages, where they are given
 
 
 class Unsuited(UserError):

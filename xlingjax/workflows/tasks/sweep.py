@@ -122,8 +122,7 @@ class PlannedCell:
 
     name: str
     recipe: Recipe
-    bound: Bound
-    """{macro: value}"""
+    bound: Bound  # {macro: value}
 
 
 def check(request: Request, say: Say = print, devices: int | None = None) -> list[PlannedCell]:
@@ -222,10 +221,8 @@ def _require_sets(
 class _Plan:
     strategy: Path
     variants: list[dict[str, str]]
-    taught: bool
-    """A teacher labels the translations first."""
-    random: bool
-    """It starts from random weights."""
+    taught: bool  # a teacher labels the translations first
+    random: bool  # it starts from random weights
 
 
 def _planned(request: Request, say: Say) -> _Plan:
