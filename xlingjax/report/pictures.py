@@ -87,11 +87,6 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
 # ---- by layer ------------------------------------------------------------------------------------
 
 
-def layer_name(layer: str) -> str:
-    """Layer 0 is what the embeddings give."""
-    return "embeddings" if layer == "0" else f"layer {layer}"
-
-
 Shares = Mapping[str, float]
 
 
@@ -128,8 +123,9 @@ def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> lis
     for kind, title in KINDS.items():
         score = f"{kind}_en_to_xx"
         # The same choice as the evaluator's, whose figures stand beside.
-        best = layer_name(best_layer(layers, score))
-        title = f"{title}, by layer: en → xx (%); best: {best}"
+        best = best_layer(layers, score)
+        named = "embeddings" if best == "0" else f"layer {best}"
+        title = f"{title}, by layer: en → xx (%); best: {named}"
         grids.append(_by_layer(title, values["by_language"][pooling], layers, score, beside))
     return grids
 

@@ -30,7 +30,7 @@ class CleanSettings:
     near: float | None = 0.8
     """Jaccard similarity of shingles from which on a text repeats an earlier one."""
     language_models: tuple[tuple[str, str], ...] = ()
-    """(language, KenLM file or run); perplexities are filtered in these languages."""
+    """(language, KenLM file); perplexities are filtered in these languages."""
     keep: tuple[str, ...] = ("head", "middle")  # which of CCNet's parts by perplexity
     percentiles: tuple[float, float] = (30.0, 60.0)  # where head and middle end (CCNet)
     unit: str = "lines"

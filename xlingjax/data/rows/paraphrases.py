@@ -14,7 +14,8 @@ import numpy as np
 from xlingjax.data.rows.plan import LeftOut, Rows, plan_rows, starts_and_lengths
 from xlingjax.data.store.tokenise import Records, Tokens
 
-TRIES = 16  # draws of a wrong partner: the first may be a right one, or too long
+TRIES = 16
+"""Draws of a wrong partner: the first may be a right one, or too long."""
 
 
 class Translations:

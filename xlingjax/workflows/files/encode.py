@@ -248,12 +248,10 @@ def chosen(
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, remedy: str = "choose another --output") -> Iterator[None]:
     """While `path` is written, in a folder that is made. Raises UserError where it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; choose another --output"
-        ) from None
+        raise UserError(f"cannot write {path}: {error.strerror or error}; {remedy}") from None

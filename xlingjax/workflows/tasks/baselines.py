@@ -81,7 +81,7 @@ def score_baseline(request: Request, say: Say) -> None:
     languages = chosen_languages(task, request.data, split, requested)
     # A cell as of a training, so that the score card
     # shows it beside the models without knowing of it.
-    folder = Cell.of(request.output, task, request.strategy, {}, {}, 0).folder
+    folder = Cell.of(request, request.strategy, {}, {}, 0).folder
     test = score(
         lambda records, *_: fitted(records),
         task,

@@ -103,8 +103,9 @@ class Cell:
     folder: Path
 
     @classmethod
-    def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
-        """The cell in its place below `output`."""
+    def of(cls, request: Request, strategy: str, variant, settings, seed: int) -> "Cell":
+        """The cell in its place below the request's output."""
+        task = request.task
         parts = [task.suite]
         # "TASKS" of the variant names the task too.
         if "TASKS" not in variant:
@@ -115,7 +116,7 @@ class Cell:
             # A value may be a path, which would become folders of its own.
             parts.append(f"{name}={value}".replace("/", "_"))
         parts.append(f"seed-{seed}")
-        folder = Path(output).absolute().joinpath("cells", *parts)
+        folder = Path(request.output).absolute().joinpath("cells", *parts)
         return cls(task, strategy, variant, settings, seed, folder)
 
 
