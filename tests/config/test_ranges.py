@@ -81,7 +81,6 @@ text.holdout = 1                        | a number from 0 to below 1
 clpc.negatives = 0                      | a number of 1 or more
 sampling.alpha = -0.1                   | a number of 0 or more
 sampling.counts = 'bytes'               | 'sentences', 'tokens' or 'mixture'
-sampling.temperature = 0                | a number above 0
 multi_task.weights = {'a': -1, 'b': 1}  | a number of 0 or more
 merged_tasks.weights = {'xnli': -1}     | a number of 0 or more
 train.seed = -1                         | a number of 0 or more

@@ -5,15 +5,12 @@ from html.parser import HTMLParser
 
 from tests.helpers import fake_run, toy
 from tests.report.test_inspector import masked_batch
-from tests.workflows.test_scorecard import cell
-from tests.workflows.test_scorecard import write as write_cells
 from xlingjax.data.batches.loader import array_source
 from xlingjax.objectives.xlm import MLM
 from xlingjax.report import html
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows.scorecard import page as scorecard_page
 
 PAYLOADS = ('"><img src=x onerror=alert(1)>', "<script>alert(1)</script>", "' onload='x")
 ALLOWED = ("#", "data:image/png")
@@ -76,24 +73,18 @@ def test_reports(tmp_path):
     assert "Content-Security-Policy" in text
 
 
-def test_score_cards(tmp_path):
-    payload = "".join(PAYLOADS)
-    (tmp_path / "out").mkdir()
-    made = cell("xtreme/xnli", {"en": 80.0, "de": 70.0}, settings={"LR": payload})
-    made["start"]["run"] = f"runs/x{payload}"
-    made["machine"] = payload
-    folder = write_cells(tmp_path / "cells", [made])
-    scorecard_page.show(folder or tmp_path / "cells", output=tmp_path / "out")
-    (page,) = (tmp_path / "out").glob("*.html")
-    Tags(page.read_text())
-
-
 def test_anchors_and_parts_are_escaped():
     for payload in PAYLOADS:
-        body = html.section(payload, payload, html.note(payload), html.details(payload, payload))
-        body += html.table([payload], [[payload]]) + html.heat([payload], [(payload, [1.0])])
-        body += html.part("parts", "tiles", [(payload, payload, [payload])])
-        body += html.part("parts", "figures", [("<svg></svg>", payload)])
+        parts = {
+            "note": [payload],
+            "details": [payload, payload],
+            "table": [[payload], [[payload]]],
+            "heat": [[payload], [(payload, [1.0])]],
+            "tiles": [[(payload, payload, [payload])]],
+            "figures": [[("<svg></svg>", payload)]],
+        }
+        made = [html.part("parts", name, *values) for name, values in parts.items()]
+        body = html.section(payload, payload, *made)
         assert payload in Tags(html.page(payload, body)).text
 
 

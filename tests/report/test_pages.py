@@ -6,14 +6,11 @@ import pytest
 
 from tests.helpers import fake_run, tiny, toy
 from tests.helpers.browser import browser, faults
-from tests.workflows import test_scorecard
 from xlingjax.data.batches.loader import array_source
 from xlingjax.report import inspector
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows.bakeoff import page as bakeoff_page
-from xlingjax.workflows.scorecard import page as scorecard_page
 
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
@@ -29,7 +26,7 @@ def opened(name):
 
 @pytest.fixture
 def pages(tmp_path):
-    """{name: path} of a report with every section, the inspector, a score card, a bake-off."""
+    """{name: path} of a report with every section, and the inspector."""
     objectives = {name: opened(name) for name in OBJECTIVES}
     vocabulary = toy.ToyVocabulary()
     # As long as people name their runs.
@@ -46,29 +43,9 @@ def pages(tmp_path):
         fake_run.write_generated(tmp_path / "mt"),
     ]
     inspector.inspect(objectives, vocabulary, rows=1, batches=1, output=tmp_path / "inspected")
-    languages = ("en", "ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi")
-    cells = []
-    for number, strategy in enumerate(("zero-shot", "translate_train", "majority")):
-        scores = {name: 30.0 + 7 * number + i for i, name in enumerate(languages)}
-        for seed in (0, 1):
-            cells.append(test_scorecard.cell("xtreme/xnli", scores, strategy=strategy, seed=seed))
-    (tmp_path / "cards").mkdir()
-    found = test_scorecard.card(test_scorecard.write(tmp_path / "cards", cells))
-    scorecard_page.write(found, tmp_path / "cards")
-    (tmp_path / "bakeoff").mkdir()
-    measured = {
-        "figures": {"retrieval": 0.5, "masked_accuracy": 0.2},
-        "retrieval_by_layer": {"raw": {"0": 0.1, "1": 0.2}, "centred": {"0": 0.2, "1": 0.4}},
-        "alignment_error_by_layer": {"0": 0.4, "1": 0.3},
-    }
-    mixes = ("MLM", "MLM + TLM", "MLM + TLM + CLWR + CLPC")
-    mixed = [measured | {"mix": mix, "seed": seed} for mix in mixes for seed in (0, 1)]
-    result = {"cells": mixed, "config": {"tokens": 12_000, "jobs": 2}}
     return {
         "report": build_report(run, {"MLM only, the same tokens": other}, tuned),
         "inspector": tmp_path / "inspected" / "inspect.html",
-        "score card": tmp_path / "cards" / "card.html",
-        "bake-off": bakeoff_page.write(result, tmp_path / "bakeoff"),
     }
 
 

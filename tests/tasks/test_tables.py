@@ -18,7 +18,6 @@ from xlingjax.data.labelled.task import (
     languages_present,
     part_of,
     read,
-    read_languages,
     share_rows,
 )
 from xlingjax.errors import UserError
@@ -162,13 +161,10 @@ def test_all_files_of_a_star_are_read(folder):
     assert languages_present(TASK, folder, "train") == ["en"]
 
 
-def test_missing_files_are_passed_over_only_when_asked(folder):
+def test_missing_files_are_named(folder):
     message = r"xtreme/made: no dev files of 'fr' in .*: looked for .*a/dev.{language} or .*; fetch"
     with pytest.raises(UserError, match=message):
-        read_languages(TASK, folder, "dev")
-    assert list(read_languages(TASK, folder, "dev", allow_missing=True)) == ["de"]
-    with pytest.raises(UserError, match=message):
-        read_languages(TASK, folder, "dev", ["fr"], allow_missing=True)
+        read(TASK, folder, "dev", "fr")
 
 
 def test_faults_of_a_split(folder):
@@ -412,6 +408,9 @@ def test_real_bitexts():
     folder = Path(os.environ["XLINGJAX_DATA"]) / "tasks"
     (zh,) = read(task_named("xtreme/bucc2018"), folder, "dev", "zh")
     assert (len(zh.source), len(zh.target), len(zh.gold)) == (8_624, 13_589, 257)
-    sizes = {code: len(b[0].gold) for code, b in read_languages(
-        task_named("xtreme/tatoeba"), folder, "test", allow_missing=True).items()}  # fmt: skip
+    task = task_named("xtreme/tatoeba")
+    found = {
+        code: read(task, folder, "test", code) for code in languages_present(task, folder, "test")
+    }
+    sizes = {code: len(bitext.gold) for code, (bitext,) in found.items()}
     assert sizes.pop("sw") == 390 and sizes.pop("th") == 548 and set(sizes.values()) == {1_000}

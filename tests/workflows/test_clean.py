@@ -307,7 +307,6 @@ def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, ru
         (["--mono", "TEXT", "--language_model", "de"], "write CODE=MODEL"),
         (["--mono", "TEXT", "--language_model", "en=x.arpa"], "no monolingual text in en"),
         (["--mono", "TEXT", "--language_model", "de=x.arpa"], "x.arpa"),
-        (["--mono", "TEXT", "--language_model", "de=norun"], "missing file: norun/run.json"),
         (["--mono", "TEXT", "--identify", "lid.176.bin"], "no such file; lid.176.ftz"),
         (["--mono", "xx=TEXT", "--identify", "lid.176.ftz"], "does not know the language 'xx'"),
         (["--mono", "TEXT", "--length", "5"], "'5' is not MIN,MAX"),

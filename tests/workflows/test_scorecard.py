@@ -132,9 +132,7 @@ def test_what_an_average_lacks_is_said(tmp_path):
     assert "weights that it started from" not in text
     lacks = "2 of 9 tasks; 2 of 15 languages of xnli; xnli tested on dev[50%:]"
     assert f"transfer, average: no official average: {lacks}" in text
-    assert "2 of 9 tasks" in report.page(card(tmp_path)) and "2 of 9 tasks" in report.latex(
-        card(tmp_path)
-    )
+    assert "2 of 9 tasks" in report.latex(card(tmp_path))
 
 
 def test_the_raw_states_count_to_transfer_alone(tmp_path):
@@ -347,7 +345,6 @@ def test_layers_are_a_table_with_the_rows_own_marked(tmp_path):
     assert f"| | 0 | 8* | 12 |\n|---|---|---|---|\n{rows}" in text
     assert "A best layer that is chosen on the test set flatters" in text
     assert "mean* & 15.0 & 60.0 & 60.0" in report.latex(found)
-    assert "<th>8*</th>" in report.page(found)
     assert found["tables"][0]["rows"][0]["layers"]["by_language"] == by_language
 
 
@@ -383,7 +380,7 @@ def test_folders_share_a_card_and_not_their_seeds(tmp_path, capsys):
 def test_the_card_of_a_folder_is_written_again(tmp_path, capsys):
     write(tmp_path, [everywhere("xtreme/xnli", 50.0)])
     assert main.main(["report", str(tmp_path)]) == 0
-    for name in ("card.json", "card.md", "card.tex", "card.html"):
+    for name in ("card.json", "card.md", "card.tex"):
         assert (tmp_path / name).is_file()
     text = (tmp_path / "card.md").read_text()
     assert "| transfer | 50.0 |" in plain(text) and capsys.readouterr().out.startswith(text)

@@ -36,17 +36,10 @@ def vocab(args: Namespace) -> int:
         *("mono", "parallel", "size", "alpha", "sentences", "character_coverage"),
         *("model_type", "byte_fallback", "normalization", "sentinels", "seed"),
     )
-    model = Path(args.output, "vocab.model")
     with alone_at(args.output):
-        before = model.read_bytes() if model.is_file() else None
         train_vocabulary(args.output, **{name: getattr(args, name) for name in names})
-        report = parsed_json(model.with_name("vocab.json").read_bytes())
+        report = parsed_json(Path(args.output, "vocab.json").read_bytes())
     print(format_report(report["languages"]))
-    if before not in (None, model.read_bytes()):
-        print(
-            f"warning: another vocabulary was in {args.output} and is replaced; runs that read it"
-            " do not go on with this one"
-        )
     print(f"vocabulary in {args.output}: {report['size']} pieces of at most {args.size}")
     return 0
 
@@ -64,30 +57,74 @@ def extend(args: Namespace) -> int:
 
 
 def _sample(alpha: str) -> list[Option]:
+    covered = "share of characters with a piece (%(default)s)"
     return [
         option("--alpha", alpha, not_negative, default=0.5),
-        option(
-            "--sentences", "size of the sample (default %(default)s)", positive, default=1_000_000
-        ),
-        option(
-            "--character_coverage",
-            "share of characters with a piece (%(default)s)",
-            coverage,
-            default=0.9995,
-        ),
+        option("--sentences", "size of the sample (default %(default)s)", positive, default=10**6),
+        option("--character_coverage", covered, coverage, default=0.9995),
     ]
 
 
+_RULES = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 _TO = option("--to", "a new workdir, for INIT_FROM", place, "DIR", dest="output", required=True)
 _ROWS = (
     option(
         "--initialise",
-        "new rows: mean of the old pieces that spell it; as in an untrained model (default"
-        " %(default)s)",
+        "new rows: mean of the old pieces that spell it, or as in an untrained model (%(default)s)",
         default="mean",
         choices=("mean", "random"),
     ),
     option("--seed", type=seed, default=0),
+)
+EXTEND = Verb(
+    "extend",
+    "add pieces for a new language or script, learnt on its text",
+    extend,
+    [
+        RUN,
+        _TO,
+        *TEXT,
+        option("--pieces", "how many", positive, "N", required=True),
+        option(
+            "--old_mono",
+            "text of the old languages: nothing is added that would change how it is cut",
+            nargs="+",
+            default=[],
+            metavar="GLOB",
+        ),
+        *_sample("of several languages, as in vocab (default %(default)s)"),
+        *_ROWS,
+    ],
+)
+TRIM = Verb(
+    "trim",
+    "drop the pieces that a text does not use, and their rows",
+    "convert.vocabulary:trim",
+    [
+        RUN,
+        _TO,
+        *TEXT,
+        option("--keep_min_count", "that keep a piece (1)", positive, "N", dest="min_count"),
+        option("--size", "rows at most; the most frequent pieces stay", positive, "N"),
+        option(
+            "--drop_characters",
+            "single characters too (default: they stay)",
+            action="store_false",
+            dest="characters",
+        ),
+    ],
+)
+TRANSPLANT = Verb(
+    "transplant",
+    "move a model onto another vocabulary; pieces that both have keep their rows",
+    "convert.vocabulary:transplant",
+    [
+        RUN,
+        _TO,
+        *TEXT,
+        option("--vocabulary", "folder of vocab.model, or a file", metavar="PATH", required=True),
+        *_ROWS,
+    ],
 )
 VOCAB = Verb(
     "vocab",
@@ -96,93 +133,15 @@ VOCAB = Verb(
     [
         *TEXT,
         option("--output", "folder for vocab.model and vocab.json", place, "DIR"),
-        option(
-            "--size",
-            "pieces, special too, or as many as the text has (default %(default)s)",
-            vocabulary_size,
-            default=32_000,
-        ),
+        option("--size", "pieces at most (%(default)s)", vocabulary_size, default=32000),
         *_sample("languages are sampled by share ** alpha (default %(default)s)"),
         option("--model_type", default="unigram", choices=("unigram", "bpe")),
         option("--byte_fallback", "unknown characters become bytes, not <unk>", bool),
-        option(
-            "--normalization",
-            "nmt_nfkc_cf folds case",
-            default="nmt_nfkc",
-            choices=("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"),
-        ),
-        option(
-            "--sentinels",
-            "special tokens for the spans of span corruption (T5 has 100)",
-            count,
-            "N",
-            default=0,
-        ),
+        option("--normalization", "nmt_nfkc_cf folds case", default="nmt_nfkc", choices=_RULES),
+        option("--sentinels", "for span corruption (T5 has 100)", count, "N", default=0),
         option("--seed", type=seed, default=0),
     ],
-    verbs=[
-        Verb(
-            "extend",
-            "add pieces for a new language or script, learnt on its text",
-            extend,
-            [
-                RUN,
-                _TO,
-                *TEXT,
-                option("--pieces", "how many", positive, "N", required=True),
-                option(
-                    "--old_mono",
-                    "text of the old languages: nothing is added that would change how it is cut",
-                    nargs="+",
-                    default=[],
-                    metavar="GLOB",
-                ),
-                *_sample("of several languages, as in vocab (default %(default)s)"),
-                *_ROWS,
-            ],
-        ),
-        Verb(
-            "trim",
-            "drop the pieces that a text does not use, and their rows",
-            "convert.vocabulary:trim",
-            [
-                RUN,
-                _TO,
-                *TEXT,
-                option(
-                    "--keep_min_count",
-                    "occurrences that keep a piece (default 1)",
-                    positive,
-                    "N",
-                    dest="min_count",
-                ),
-                option("--size", "rows at most; the most frequent pieces stay", positive, "N"),
-                option(
-                    "--drop_characters",
-                    "single characters too (default: they stay)",
-                    action="store_false",
-                    dest="characters",
-                ),
-            ],
-        ),
-        Verb(
-            "transplant",
-            "move a model onto another vocabulary; pieces that both have keep their rows",
-            "convert.vocabulary:transplant",
-            [
-                RUN,
-                _TO,
-                *TEXT,
-                option(
-                    "--vocabulary",
-                    "folder of vocab.model, or a .model file",
-                    metavar="PATH",
-                    required=True,
-                ),
-                *_ROWS,
-            ],
-        ),
-    ],
+    verbs=[EXTEND, TRIM, TRANSPLANT],
 )
 
 # ---- data ----------------------------------------------------------------------------------------
@@ -274,206 +233,141 @@ def _switch(name: str, default: bool, help: str) -> Option:
 
 
 def _runner(default: str | None, said: str) -> list[Option]:
+    runners = ("none", "Direct", "Flink", "Spark", "Dataflow")
+    which = f"of Apache Beam; none: this machine without it (default: {said})"
+    processes = "processes of --runner Direct (default %(default)s)"
     return [
-        option(
-            "--runner",
-            f"of Apache Beam; none: this machine without it (default: {said})",
-            choices=("none", "Direct", "Flink", "Spark", "Dataflow"),
-            default=default,
-        ),
-        option(
-            "--workers",
-            "processes of --runner Direct (default %(default)s)",
-            positive,
-            "N",
-            default=1,
-        ),
+        option("--runner", which, choices=runners, default=default),
+        option("--workers", processes, positive, "N", default=1),
         option("beam", "Beam's own options: -- --parallelism=8", metavar="-- OPTION", nargs="*"),
     ]
 
 
+_ALPHA = "languages are drawn by share ** alpha (default %(default)s)"
+CHECK = Verb(
+    "check",
+    "find what is wrong with a corpus, and what a run would read of it; exit 1 when something must"
+    " be repaired",
+    check,
+    [
+        *TEXT,
+        option("--vocabulary", "adds tokens, epochs, unknown pieces", metavar="PATH"),
+        option("--length", "tokens in a row (default %(default)s)", positive, default=256),
+        option("--batch", "rows in a batch (default %(default)s)", positive, default=64),
+        option("--steps", "steps of the run, for its epochs (default: 1000)", positive),
+        option("--alpha", _ALPHA, not_negative, default=0.7),
+    ],
+)
+CLEAN = Verb(
+    "clean",
+    "turn raw files into files that pretrain reads: extract, normalise, split, filter,"
+    " deduplicate; an interrupted cleaning goes on when it is called again",
+    clean,
+    [
+        *TEXT,
+        option(
+            "--wikipedia",
+            "dumps: dewiki-20260101-pages-articles.xml.bz2; CODE=GLOB names the language",
+            nargs="+",
+            default=[],
+            metavar="GLOB",
+        ),
+        option("--output", "gets mono/, parallel/, report.json", place, "FOLDER", required=True),
+        *_runner(None, "Direct where the extra beam is installed"),
+        # One per step, in their order.
+        _switch("characters", True, "NFC, without control characters"),
+        _switch("punctuation", False, "Moses' normalisation of punctuation, as in XLM's text"),
+        _switch("sentences", True, "one sentence of monolingual text a line"),
+        option("--length", "characters of a line (1,5000)", limits, "MIN,MAX", default=(1, 5000)),
+        option("--tokens", "words of a line (1,250)", limits, "MIN,MAX", default=(1, 250)),
+        option(
+            "--script_share",
+            "of the letters in the script of the language, at least (default %(default)s)",
+            share,
+            "SHARE",
+            default=0.5,
+        ),
+        _switch("copies", True, "leave out pairs whose sides are the same"),
+        option(
+            "--ratio",
+            "words of the longer side of a pair over the shorter, at most (default %(default)s)",
+            number_or_none,
+            "R",
+            default=9.0,
+        ),
+        option(
+            "--identify",
+            "leave out other languages: a file of fastText, or lid.176.ftz of the extra clean",
+            metavar="MODEL",
+        ),
+        option("--identify_threshold", "at least (default %(default)s)", share, "P", default=0.5),
+        _switch("exact", True, "leave out repetitions"),
+        option(
+            "--near",
+            "leave out what is so similar to an earlier text, or none (default %(default)s)",
+            number_or_none,
+            "SIMILARITY",
+            default=0.8,
+        ),
+        option(
+            "--language_model",
+            "filter by perplexity: a file of KenLM (.arpa, .bin)",
+            assigned("CODE=MODEL, like de=de.arpa.bin"),
+            "CODE=MODEL",
+            nargs="+",
+            default=[],
+            dest="language_models",
+        ),
+        option(
+            "--keep",
+            "parts by perplexity (default: head middle)",
+            nargs="+",
+            choices=("head", "middle", "tail"),
+            default=["head", "middle"],
+        ),
+        option("--percentiles", "of head and middle (30,60)", percentiles, "A,B", default=(30, 60)),
+        option(
+            "--unit",
+            "what is identified, compared and scored as one text (default %(default)s)",
+            choices=("lines", "documents"),
+            default="lines",
+        ),
+    ],
+    alone=True,
+)
+IWSLT14 = Verb(
+    "iwslt14",
+    "IWSLT14 German and English as line-aligned files: train, valid, test as fairseq's"
+    " prepare-iwslt14.sh splits them",
+    iwslt14,
+    [
+        option("folder", "de-en, of the archive de-en.tgz", metavar="FOLDER"),
+        option("--output", "gets train.de-en.de, ...", place, "FOLDER", required=True),
+        option(
+            "--moses",
+            "done to every line; fairseq's files: tokenise lowercase (default: the text as it is)",
+            nargs="+",
+            choices=MOSES,
+            default=[],
+            metavar="STEP",
+        ),
+    ],
+)
+_STEPS = f"{', '.join(MOSES)}; taken in this order"
+TAKE_MOSES = Verb(
+    "moses",
+    "the steps of Moses and of the scripts around it on lines: standard input to output",
+    moses,
+    [
+        option("steps", _STEPS, nargs="+", choices=MOSES, metavar="STEP"),
+        option("--language", metavar="CODE", required=True),
+    ],
+)
 DATA = Verb(
     "data",
     "look at a corpus before a run, or clean it",
     "",
-    verbs=[
-        Verb(
-            "check",
-            "find what is wrong with a corpus, and what a run would read of it; exit 1 when"
-            " something must be repaired",
-            check,
-            [
-                *TEXT,
-                option(
-                    "--vocabulary",
-                    "adds tokens, epochs per language, unknown pieces",
-                    metavar="PATH",
-                ),
-                option("--length", "tokens in a row (default %(default)s)", positive, default=256),
-                option("--batch", "rows in a batch (default %(default)s)", positive, default=64),
-                option("--steps", "steps of the run, for its epochs (default: 1000)", positive),
-                option(
-                    "--alpha",
-                    "languages are drawn by share ** alpha (default %(default)s)",
-                    not_negative,
-                    default=0.7,
-                ),
-            ],
-        ),
-        Verb(
-            "clean",
-            "turn raw files into files that pretrain reads: extract, normalise, split, filter,"
-            " deduplicate; an interrupted cleaning goes on when it is called again",
-            clean,
-            [
-                *TEXT,
-                option(
-                    "--wikipedia",
-                    "dumps: dewiki-20260101-pages-articles.xml.bz2; CODE=GLOB names the language",
-                    nargs="+",
-                    default=[],
-                    metavar="GLOB",
-                ),
-                option(
-                    "--output",
-                    "gets mono/, parallel/ and report.json",
-                    place,
-                    "FOLDER",
-                    required=True,
-                ),
-                *_runner(None, "Direct where the extra beam is installed"),
-                # One per step, in their order.
-                _switch("characters", True, "NFC, without control characters"),
-                _switch(
-                    "punctuation", False, "Moses' normalisation of punctuation, as in XLM's text"
-                ),
-                _switch("sentences", True, "one sentence of monolingual text a line"),
-                option(
-                    "--length",
-                    "characters of a line, or none (default 1,5000)",
-                    limits,
-                    "MIN,MAX",
-                    default=(1, 5000),
-                ),
-                option(
-                    "--tokens",
-                    "words of a line, or none (default 1,250)",
-                    limits,
-                    "MIN,MAX",
-                    default=(1, 250),
-                ),
-                option(
-                    "--script_share",
-                    "of the letters in the script of the language, at least; 0: any (default"
-                    " %(default)s)",
-                    share,
-                    "SHARE",
-                    default=0.5,
-                ),
-                _switch("copies", True, "leave out pairs whose sides are the same"),
-                option(
-                    "--ratio",
-                    "words of the longer side of a pair over the shorter, at most, or none (default"
-                    " %(default)s)",
-                    number_or_none,
-                    "R",
-                    default=9.0,
-                ),
-                option(
-                    "--identify",
-                    "leave out other languages: a file of fastText, or lid.176.ftz, which the extra"
-                    " clean brings (default: no)",
-                    metavar="MODEL",
-                ),
-                option(
-                    "--identify_threshold",
-                    "probability of the language, at least (default %(default)s)",
-                    share,
-                    "P",
-                    default=0.5,
-                ),
-                _switch("exact", True, "leave out repetitions"),
-                option(
-                    "--near",
-                    "leave out what is so similar to an earlier text, or none (default"
-                    " %(default)s)",
-                    number_or_none,
-                    "SIMILARITY",
-                    default=0.8,
-                ),
-                option(
-                    "--language_model",
-                    "filter by perplexity: a file of KenLM (.arpa, .bin) or a run",
-                    assigned("CODE=MODEL, like de=de.arpa.bin"),
-                    "CODE=MODEL",
-                    nargs="+",
-                    default=[],
-                    dest="language_models",
-                ),
-                option(
-                    "--keep",
-                    "parts by perplexity (default: head middle)",
-                    nargs="+",
-                    choices=("head", "middle", "tail"),
-                    default=["head", "middle"],
-                ),
-                option(
-                    "--percentiles",
-                    "where head and middle end (default 30,60)",
-                    percentiles,
-                    "A,B",
-                    default=(30.0, 60.0),
-                ),
-                option(
-                    "--unit",
-                    "what is identified, compared and scored as one text (default %(default)s)",
-                    choices=("lines", "documents"),
-                    default="lines",
-                ),
-            ],
-            alone=True,
-        ),
-        Verb(
-            "iwslt14",
-            "IWSLT14 German and English as line-aligned files: train, valid, test as fairseq's"
-            " prepare-iwslt14.sh splits them",
-            iwslt14,
-            [
-                option("folder", "de-en, of the archive de-en.tgz", metavar="FOLDER"),
-                option(
-                    "--output",
-                    "gets train.de-en.de, train.de-en.en, valid.*, test.*",
-                    place,
-                    "FOLDER",
-                    required=True,
-                ),
-                option(
-                    "--moses",
-                    "what is done to every line; fairseq's files: tokenise lowercase (default: the"
-                    " text as it is)",
-                    nargs="+",
-                    choices=MOSES,
-                    default=[],
-                    metavar="STEP",
-                ),
-            ],
-        ),
-        Verb(
-            "moses",
-            "the steps of Moses and of the scripts around it on lines: standard input to output",
-            moses,
-            [
-                option(
-                    "steps",
-                    f"{', '.join(MOSES)}; taken in this order",
-                    nargs="+",
-                    choices=MOSES,
-                    metavar="STEP",
-                ),
-                option("--language", metavar="CODE", required=True),
-            ],
-        ),
-    ],
+    verbs=[CHECK, CLEAN, IWSLT14, TAKE_MOSES],
 )
 
 # ---- cache, demo ---------------------------------------------------------------------------------
@@ -498,18 +392,14 @@ def cache(args: Namespace) -> int:
 
 
 def demo(args: Namespace) -> int:
-    from xlingjax.demo import LANGUAGES, size_of, write
+    from xlingjax.demo import LANGUAGES, write
 
-    sizes = dict(args.size)
     languages = [code for code in args.languages.split(",") if code]
     require_folder(args.folder, "DIR")
     with alone_at(args.folder, "choose another folder"):
-        written = write(args.folder, languages or LANGUAGES, sizes)
-    files = written["files"]
-    print(f"demo in {args.folder}: {', '.join(written['languages'])}; {len(files)} files")
-    for path, rows in files.items():
-        if rows < sizes.get(size_of(path), 0):
-            print(f"{path} has {rows:,} rows, fewer than --size asks for")
+        written = write(args.folder, languages or LANGUAGES, dict(args.size))
+    languages = ", ".join(written["languages"])
+    print(f"demo in {args.folder}: {languages}; {len(written['files'])} files")
     return 0
 
 
@@ -533,8 +423,7 @@ DEMO = Verb(
         option("--languages", "codes separated by commas (default: all)", default=""),
         option(
             "--size",
-            "at most so many rows of a file, like mono=2000 pairs=1000 nli_train=300 (default:"
-            " all)",
+            "at most so many rows of a file, like mono=2000 pairs=1000 nli_train=300",
             assigned("NAME=COUNT, like mono=2000", count),
             "NAME=N",
             nargs="+",

@@ -42,8 +42,7 @@ _TOP_PACKAGE = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,", re.MULTILI
 
 
 class Finding(NamedTuple):
-    level: str
-    """"ok", "note" (works, could be better) or "broken"."""
+    level: str  # "ok", "note" (works, could be better) or "broken"
     subject: str
     text: str
     repair: str = ""

@@ -17,35 +17,19 @@ MACHINE = (
     option("--devices", "make the CPU look like N devices", positive, "N"),
 )
 RECIPE = (
-    option(
-        "--gin_file",
-        "a recipe; repeat to add bindings",
-        action="append",
-        default=[],
-        metavar="FILE",
-    ),
-    option(
-        "--trust", "the config.gin of a run may have modules imported, which may do anything", bool
-    ),
+    option("--gin_file", "a recipe; may repeat", action="append", default=[], metavar="FILE"),
+    option("--trust", "the config.gin of a run may import modules, which may do anything", bool),
     *MACHINE,
 )
 PROCESSES = (
     option(
-        "--coordinator",
-        "process 0 of several (SLURM and TPU pods need none)",
-        metavar="HOST:PORT",
-        default="",
+        "--coordinator", "process 0 (SLURM, TPU pods need none)", metavar="HOST:PORT", default=""
     ),
     option("--num_processes", "of all hosts together", count, "N", default=0),
     option("--process_id", "of this one, from 0", count, "I", default=-1),
 )
 JOBS = (
-    option(
-        "--jobs",
-        "trainings side by side, each on its part of the devices (default 1)",
-        positive,
-        "N",
-    ),
+    option("--jobs", "side by side, each on its part of the devices (default 1)", positive, "N"),
     # Of a command that another one started: it prints no card, and says whether it waits for the
     # work that others are at.
     option("--worker", argparse.SUPPRESS, choices=("wait", "leave")),

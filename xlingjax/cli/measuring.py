@@ -51,9 +51,7 @@ EVALUATE = Verb(
         *grouped(
             "a benchmark, instead of the run's own evaluators",
             option(
-                "--suite",
-                "fine-tune on, or measure, every task that is there: xtreme, xglue",
-                metavar="NAME",
+                "--suite", "fine-tune on, or measure, every task: xtreme, xglue", metavar="NAME"
             ),
             option(
                 "--mixture",
@@ -62,7 +60,7 @@ EVALUATE = Verb(
                 metavar="NAME",
             ),
             option(
-                "--follow", "--mixture on each new checkpoint of a run until it ends", metavar="RUN"
+                "--follow", "--mixture on each checkpoint of a run until it ends", metavar="RUN"
             ),
             option(
                 "--tasks",
@@ -106,9 +104,7 @@ EVALUATE = Verb(
                 metavar="LABEL",
             ),
             option(
-                "--prefix",
-                "of them, before every sentence (default: the run's own)",
-                metavar="TEXT",
+                "--prefix", "of them, before a sentence (default: the run's own)", metavar="TEXT"
             ),
             *tasks.SWEEP,
         ),
@@ -211,12 +207,7 @@ SCORE = Verb(
                 metavar="STEP",
             ),
         ),
-        option(
-            "--split",
-            "of the gold files (default %(default)s)",
-            default="test",
-            choices=("dev", "test"),
-        ),
+        option("--split", "of the gold (%(default)s)", default="test", choices=("dev", "test")),
         option("--allow-missing", "score what is there, and say what is not", bool),
         option("--output", "also write everything here, as JSON", metavar="FILE"),
     ],
@@ -287,13 +278,7 @@ REPORT = Verb(
             default=[],
             metavar="[NAME=]RUN",
         ),
-        option(
-            "--finetuned",
-            "a fine-tuning that started from it",
-            action="append",
-            default=[],
-            metavar="RUN",
-        ),
+        option("--finetuned", "fine-tuned from it", action="append", default=[], metavar="RUN"),
         option("--output", "folder for the files (default: RUN)", metavar="DIR", default=""),
     ],
 )

@@ -104,9 +104,7 @@ AVERAGE = Verb(
     "convert.average:average",
     [
         option("run", "workdir of a run", metavar="RUN"),
-        option(
-            "--last", "of its newest N checkpoints (KEEP_CHECKPOINTS keeps them)", positive, "N"
-        ),
+        option("--last", "of its newest N checkpoints (see KEEP_CHECKPOINTS)", positive, "N"),
         option("--steps", "of the checkpoints of these steps", steps, "A,B,C"),
         _NEW,
     ],
@@ -119,9 +117,7 @@ PLUG = Verb(
         option("direction", choices=("out", "in")),
         RUN,
         _NEW,
-        option(
-            "--source", "with in: take its cross-attention (default: a random one)", metavar="RUN"
-        ),
+        option("--source", "with in: take its cross-attention (else a random one)", metavar="RUN"),
         option("--seed", "with in: of a random one (default 0)", seed),
     ],
 )
@@ -152,12 +148,7 @@ ALIGN = Verb(
         option("--output", "the links", place, "PATH", required=True),
         option("--layer", "0: the embeddings (default: two thirds of the way up)", whole, "N"),
         option("--languages", nargs=2, metavar=("SRC", "TGT"), required=True),
-        option(
-            "--stem",
-            "files STEM.SRC and STEM.TGT, words with spaces between",
-            metavar="STEM",
-            required=True,
-        ),
+        option("--stem", "files STEM.SRC and STEM.TGT, in words", metavar="STEM", required=True),
         option("--method", default="itermax", choices=("itermax", "intersection")),
     ],
     alone=True,
@@ -243,11 +234,7 @@ MINE = Verb(
     [
         RUN._replace(settings=RUN.settings | {"nargs": "?"}),
         option(
-            "--output",
-            "stem of PATH.SRC-TGT.tsv; with --negatives a folder",
-            place,
-            "PATH",
-            required=True,
+            "--output", "PATH.SRC-TGT.tsv; with --negatives a folder", place, "PATH", required=True
         ),
         option("--languages", nargs=2, metavar=("SRC", "TGT")),
         option("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE")),
@@ -270,7 +257,7 @@ MINE = Verb(
         ),
         option("--lists", "of ivf (default: 4 times the root of the lines)", positive, "N"),
         option(
-            "--probes", "of ivf: lists that each sentence looks through (default 32)", positive, "N"
+            "--probes", "of ivf: lists that a sentence looks through (default 32)", positive, "N"
         ),
         option("--platform", "with --negatives: cpu, gpu or tpu (default: what JAX finds)"),
     ],
@@ -345,12 +332,7 @@ _WRITING = (
         metavar="FILE",
         default=[],
     ),
-    option(
-        "--output",
-        "written as FILE.partial, which goes on if interrupted (default: a pipe)",
-        place,
-        "FILE",
-    ),
+    option("--output", "first FILE.partial, which goes on if interrupted (a pipe)", place, "FILE"),
     option(
         "--part_lines",
         "write parts of N lines in OUTPUT.parts, then join them (of several files 65536)",
@@ -368,23 +350,11 @@ _WRITING = (
     option("--top_k", "with --temperature: of the K likeliest", positive, "K"),
     option("--seed", "with --temperature (default 0)", seed, "N"),
     option(
-        "--batch_tokens",
-        "tokens x beams of a batch (default %(default)s)",
-        positive,
-        "N",
-        default=4096,
+        "--batch_tokens", "tokens x beams of a batch (%(default)s)", positive, "N", default=4096
     ),
     option("--truncate", "cut lines that are longer than the model's positions", bool),
-    option(
-        "--score",
-        "write scores of its lines instead: score, log-probability, tokens",
-        metavar="FILE",
-    ),
-    option(
-        "--references",
-        "print BLEU, chrF, ROUGE-L and the share in a wrong language",
-        metavar="FILE",
-    ),
+    option("--score", "score its lines instead: score, log-probability, tokens", metavar="FILE"),
+    option("--references", "print BLEU, chrF, ROUGE-L, share in a wrong language", metavar="FILE"),
     *MACHINE,
 )
 TRANSLATE = Verb(

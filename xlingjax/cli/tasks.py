@@ -18,23 +18,10 @@ OF_SUITES = (*OF_TASKS, *_OF_MIXTURES, "tasks", "layer", "pooling", "prefix")
 RUN = option("run", "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID", metavar="RUN", nargs="?")
 # No option has a default: what is given and not read is refused.
 SWEEP = (
+    option("--data", "folder of the benchmark's files", metavar="DIR"),
+    option("--to", "cells, predictions, score card; of all sweeps", place, "DIR", dest="output"),
     option(
-        "--data",
-        "folder of the benchmark's files",
-        metavar="DIR",
-    ),
-    option(
-        "--to",
-        "cells, predictions and the score card; shared by sweeps",
-        place,
-        "DIR",
-        dest="output",
-    ),
-    option(
-        "--strategy",
-        "transfer (default), pivot, translate_train, multi_language ...",
-        nargs="+",
-        metavar="NAME",
+        "--strategy", "transfer (default), pivot, translate_train ...", nargs="+", metavar="NAME"
     ),
     option(
         "--languages",

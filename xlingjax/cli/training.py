@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.cli import tasks
-from xlingjax.cli.machine import (
-    JOBS,
-    PROCESSES,
-    groups_of,
-    machine_of,
-    machine_words,
-    run_beside,
-)
+from xlingjax.cli.machine import JOBS, PROCESSES, groups_of, machine_of, machine_words, run_beside
 from xlingjax.cli.types import above_zero, place, positive
 from xlingjax.cli.verb import (
     CARD,
@@ -51,12 +44,7 @@ PRETRAIN = Verb(
     pretrain,
     [
         option("--workdir", _HERE, metavar="DIR", required=True),
-        option(
-            "--hours",
-            "as many steps as fit, by a trial on this machine, instead of the recipe's",
-            above_zero,
-            "H",
-        ),
+        option("--hours", "as many steps as fit, by a trial on this machine", above_zero, "H"),
         *PROCESSES,
     ],
     recipe=True,
@@ -173,10 +161,7 @@ TABLE = Verb(
     table,
     [
         option(
-            "table",
-            "one of gin/recipes/tables: xlm_1, veco_2 ...; or --gin_file",
-            metavar="NAME",
-            nargs="?",
+            "table", "of gin/recipes/tables: xlm_1 ...; or --gin_file", metavar="NAME", nargs="?"
         ),
         option("--data", "folder of the benchmarks' files", metavar="DIR", required=True),
         option(
@@ -187,11 +172,7 @@ TABLE = Verb(
             dest="output",
             required=True,
         ),
-        option(
-            "--dry-run",
-            "train nothing: every training, what it costs, and all that is missing",
-            bool,
-        ),
+        option("--dry-run", "train nothing: all trainings, their cost, what is missing", bool),
         option("--allow-missing", "go on without the test sets that are not there", bool),
         *JOBS,
     ],
@@ -234,14 +215,7 @@ ADAPT = Verb(
     adapt,
     [
         option("run", "the model: a run, a Hugging Face folder or id", metavar="RUN"),
-        option(
-            "--to",
-            "new; the same command goes on there",
-            place,
-            "DIR",
-            dest="output",
-            required=True,
-        ),
+        option("--to", "new; the same goes on there", place, "DIR", dest="output", required=True),
         *TEXT,
         option(
             "--objectives",
@@ -375,12 +349,7 @@ PLAN = Verb(
             " computes attention",
             bool,
         ),
-        option(
-            "--tries",
-            "programs that --search compiles at most, for each machine (default 8)",
-            positive,
-            "N",
-        ),
+        option("--tries", "programs that --search compiles at most (default 8)", positive, "N"),
         option("--output", "also write all figures here, as JSON", place, "FILE"),
     ],
     recipe=True,
@@ -507,9 +476,7 @@ INSPECT = Verb(
                 action=BooleanOptionalAction,
             ),
         ),
-        option(
-            "--rows", "rows shown per objective (default %(default)s)", positive, "N", default=2
-        ),
+        option("--rows", "rows shown per objective (%(default)s)", positive, "N", default=2),
         option("--output", "also write inspect.html here", metavar="DIR"),
     ],
     recipe=True,

@@ -18,10 +18,8 @@ FOREIGN = "hf:"
 
 class Option(NamedTuple):
     names: tuple[str, ...]
-    settings: dict[str, Any]
-    """Keywords of `add_argument`."""
-    group: str = ""
-    """The title under which --help shows it."""
+    settings: dict[str, Any]  # keywords of `add_argument`
+    group: str = ""  # the title under which --help shows it
 
 
 def option(
@@ -46,8 +44,7 @@ def grouped(title: str, *options: Option) -> list[Option]:
 @dataclass(frozen=True)
 class Verb:
     name: str
-    help: str
-    """One line, in lower case, without a full stop."""
+    help: str  # one line, in lower case, without a full stop
     does: str | Callable[[Namespace], int]
     """A function of the command's `Namespace` that gives the exit status; or "module:function" of
     xlingjax, imported when the verb is called: its parameters are named as the options, and it
@@ -56,10 +53,8 @@ class Verb:
     recipe: bool = False
     """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`) and the machine's
     options."""
-    alone: bool = False
-    """No other process may write the same --output meanwhile."""
-    verbs: "Sequence[Verb]" = ()
-    """Behind this one: `vocab extend`."""
+    alone: bool = False  # no other process may write the same --output meanwhile
+    verbs: "Sequence[Verb]" = ()  # behind this one: `vocab extend`
 
     def __call__(self, args: Namespace) -> int:
         """Do it; the exit status. Raises UserError."""
@@ -132,14 +127,6 @@ class Parser(argparse.ArgumentParser):
             self.error(f"no option {name}{meant}")
         return super().parse_known_args(args, namespace)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """argparse's own names all choices, and of many the one that was meant is not found."""
-        if action.choices is None or value in action.choices:
-            return
-        choices = [str(choice) for choice in action.choices]
-        near = did_you_mean(value, choices) or f" (choose from {', '.join(map(repr, choices))})"
-        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
-
 
 def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], **more: Any) -> None:
     """What the parser then gives has `name`, as it is shown, and `verb`. shared: options of the
@@ -166,13 +153,7 @@ def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], *
 # ---- options that several verbs have -------------------------------------------------------------
 
 TEXT = (
-    option(
-        "--mono",
-        "monolingual text; CODE=GLOB names its language",
-        nargs="+",
-        default=[],
-        metavar="GLOB",
-    ),
+    option("--mono", "text; CODE=GLOB names its language", nargs="+", default=[], metavar="GLOB"),
     option(
         "--parallel",
         "pairs: [name.]aa-bb.aa beside [name.]aa-bb.bb, .tsv, .jsonl",
@@ -191,7 +172,7 @@ CARD = (
     ),
     option(
         "--license",
-        "of the weights, for the model card: apache-2.0",
+        "of the weights, for the card: apache-2.0",
         metavar="ID",
         dest="licence",
         default="",

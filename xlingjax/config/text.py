@@ -164,8 +164,7 @@ class TextSource:
 
 def of_rates(sampling: Sampling) -> Sampling:
     """How a mixture is drawn: by its rates, where nothing else is asked for."""
-    asked = (sampling.alpha, sampling.temperature, sampling.weights)
-    if sampling.uniform or sampling.counts == "tokens" or any(one is not None for one in asked):
+    if sampling.counts == "tokens" or sampling.alpha is not None or sampling.weights is not None:
         return sampling
     return dataclasses.replace(sampling, alpha=1.0, counts="mixture")
 

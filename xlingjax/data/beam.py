@@ -13,8 +13,7 @@ from typing import Any
 from xlingjax.errors import UserError
 from xlingjax.runtime.quiet import quiet_stderr
 
-NO_RUNNER = "none"
-"""One process, without Beam."""
+NO_RUNNER = "none"  # one process, without Beam
 RUNNERS = {
     "Direct": "FnApiRunner",
     "Flink": "FlinkRunner",

@@ -13,8 +13,7 @@ import time
 from xlingjax.data.store.entries import cache_root
 from xlingjax.runtime.files import parsed_json
 
-SMALL_BYTES = 1 << 16
-"""A smaller file is hashed faster than it is looked up."""
+SMALL_BYTES = 1 << 16  # a smaller file is hashed faster than it is looked up
 SETTLED_SECONDS = 2
 """A file that changed less than this before it was hashed may change again without its times
 telling: file systems count in steps."""

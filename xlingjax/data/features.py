@@ -17,8 +17,7 @@ from xlingjax.errors import UserError
 
 
 class Field(NamedTuple):
-    shape: str
-    """In letters."""
+    shape: str  # in letters
     dtype: np.dtype
 
 

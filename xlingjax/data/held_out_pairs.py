@@ -27,8 +27,7 @@ class Pairs:
     language: str
     foreign: tuple[str, ...]
     english: tuple[str, ...]
-    file: str = field(default="", compare=False)
-    """That the foreign side is from."""
+    file: str = field(default="", compare=False)  # that the foreign side is from
 
     def __len__(self) -> int:
         return len(self.foreign)

@@ -13,8 +13,7 @@ from xlingjax.data.text.names import pair_side
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
 
-BLOCK = 32
-"""Held-out lines are taken in blocks of this many, so that they keep their context."""
+BLOCK = 32  # held-out lines are taken in blocks of this many, so that they keep their context
 
 
 def held_out(lines: int, share: float) -> np.ndarray:

@@ -18,8 +18,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 # Part of every name: vectors that are made in another way leave the old files alone.
 FORMAT = 2
-LIMIT = 100_000
-"""Pairs that are read; of more as many at random."""
+LIMIT = 100_000  # pairs that are read; of more as many at random
 
 
 def piece_vectors(

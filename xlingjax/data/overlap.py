@@ -12,10 +12,8 @@ import numpy as np
 from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
-MOST = 0.5
-"""Of the held-out lines: as many are a mistake, and not what small corpora share."""
-LINES = 1 << 24
-"""Of the training text that are looked at before a run: some seconds."""
+MOST = 0.5  # of the held-out lines: as many are a mistake, and not what small corpora share
+LINES = 1 << 24  # of the training text that are looked at before a run: some seconds
 _PRIME = 1_000_003
 
 
@@ -35,8 +33,7 @@ class HeldOut:
         return cls(file, tuple(languages[i] for i in order), tuple(tuple(lines[i]) for i in order))
 
 
-Keys = tuple[bytes, ...]
-"""Of aligned lines: the tokens of each side."""
+Keys = tuple[bytes, ...]  # of aligned lines: the tokens of each side
 
 
 def overlap_of_texts(

@@ -1,9 +1,7 @@
 """How long the rows of a batch are: a few lengths, since each is a program of its own."""
 
-STEPS = 8
-"""Lengths at most."""
-SHORTEST = 16
-"""Rows below this cost as much."""
+STEPS = 8  # lengths at most
+SHORTEST = 16  # rows below this cost as much
 
 
 def row_lengths(length: int) -> tuple[int, ...]:

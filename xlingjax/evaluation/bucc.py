@@ -21,10 +21,8 @@ Pair = tuple[str, str]
 class Mining:
     """What was mined from a test set."""
 
-    pairs: list[Pair]
-    """(foreign id, English id), best first: the lines of XTREME's prediction file."""
-    threshold: float
-    """The lowest score that was kept."""
+    pairs: list[Pair]  # (foreign id, English id), best first: the lines of XTREME's prediction file
+    threshold: float  # the lowest score that was kept
 
 
 def paper_layer(layers: int) -> int:

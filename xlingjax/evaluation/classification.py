@@ -11,8 +11,7 @@ from xlingjax.objectives.base import Objective
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.plug_in import PlugIn
 
-GOLD = ("labels", "example_weights")
-"""Fields that a prediction does not read."""
+GOLD = ("labels", "example_weights")  # fields that a prediction does not read
 
 
 def _likeliest(model, objective: Objective, params, batch):

@@ -17,8 +17,7 @@ from xlingjax.evaluation.retrieval import score_layer
 from xlingjax.runtime.packages import package
 from xlingjax.training.evaluator import Evaluator
 
-FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
-"""What a reader calls them."""
+FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}  # what a reader calls them
 
 
 def _vectoriser(**options):

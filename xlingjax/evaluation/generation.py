@@ -28,8 +28,7 @@ class Heldout:
     target: str
     sources: tuple[str, ...]
     references: tuple[str, ...]
-    file: str = field(default="", compare=False)
-    """The first that they are from."""
+    file: str = field(default="", compare=False)  # the first that they are from
 
     @property
     def name(self) -> str:

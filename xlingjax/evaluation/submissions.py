@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.labelled.records import known_label
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.given import parse_json
@@ -28,8 +29,7 @@ from xlingjax.runtime.numerals import is_whole
 
 @dataclass(frozen=True)
 class Predictions:
-    values: Any
-    """As `Metric.compute` takes them."""
+    values: Any  # as `Metric.compute` takes them
     notes: Mapping[str, int] = field(default_factory=dict)
     """What the official scripts put up with: {"unanswered": questions without a prediction,
     "filled": words without a tag, which count as O}; zeros are left out."""
@@ -152,10 +152,7 @@ def check_labels(
     """Raises UserError naming the line of the first that is not one of `labels`; without any, all
     are."""
     for number, value in enumerate(values, line):
-        if labels and value not in labels:
-            raise UserError(
-                f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}"
-            )
+        known_label(value, labels, f"{path}, line {number}")
 
 
 def read_rows(path: str | Path) -> list[int]:

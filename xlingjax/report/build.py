@@ -18,8 +18,7 @@ from xlingjax.runtime.machine import first_line
 from xlingjax.training.stages import stage_of
 
 _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError)
-Runs = Mapping[str, Run]
-"""The run of the report first, then those beside it."""
+Runs = Mapping[str, Run]  # the run of the report first, then those beside it
 
 
 def build_report(

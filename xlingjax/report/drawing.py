@@ -1,4 +1,4 @@
-"""What pictures are drawn with: panels of curves, figures as SVG or PNG.
+"""What pictures are drawn with: panels of curves, figures as SVG.
 
 A page lays the panels out beside or below each other, so that text keeps its size on a telephone.
 """
@@ -10,14 +10,11 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-
-from xlingjax.report import html
 
 # fmt: off
 COLOURS = (
@@ -31,12 +28,9 @@ MARKERS = "osD^vPX*h"
 INK = "#1c2230"
 SOFT = "#565d6b"
 LINE = "#e2e5ea"
-PANEL = (3.4, 2.5)
-"""Inches: as wide as a telephone."""
-MARKED = 6
-"""Markers of a long curve."""
-WRAPPED = 34
-"""Letters of a line below or above a panel."""
+PANEL = (3.4, 2.5)  # inches: as wide as a telephone
+MARKED = 6  # markers of a long curve
+WRAPPED = 34  # letters of a line below or above a panel
 
 _STYLE = {
     "figure.facecolor": "none",
@@ -208,29 +202,3 @@ _VARIABLES |= {colour: f"var(--series-{number})" for number, colour in enumerate
 def labelled(figures: Sequence[Any], label: str) -> list[tuple[Markup, str]]:
     """[(svg, what it shows)] for the templates."""
     return [(svg(one), f"{label}: {one.axes[0].get_title(loc='left')}") for one in figures]
-
-
-def drawn(figures: Sequence[Any] | None, label: str) -> str:
-    """Figures as HTML, beside each other where there is room; "" for None."""
-    return html.part("parts", "figures", labelled(figures or [], label))
-
-
-@styled
-def save(figures: Sequence[Any], path: Path, dpi: int = 130) -> None:
-    """The figures as one PNG file, below each other. Scripts that no font of this machine has are
-    boxes there."""
-    from matplotlib.image import imsave
-
-    pictures = []
-    for figure in figures:
-        figure.set_dpi(dpi)
-        # On white, since the page it is put into may be of any colour.
-        figure.set_facecolor("white")
-        figure.canvas.draw()
-        pictures.append(np.asarray(figure.canvas.buffer_rgba()))
-        figure.set_facecolor("none")
-    width = max(picture.shape[1] for picture in pictures)
-    for number, picture in enumerate(pictures):
-        right = (0, width - picture.shape[1])
-        pictures[number] = np.pad(picture, [(0, 0), right, (0, 0)], constant_values=255)
-    imsave(path, np.vstack(pictures), dpi=dpi)

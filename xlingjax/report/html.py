@@ -58,13 +58,6 @@ def part(template: str, macro: str, *values: Any, **options: Any) -> Markup:
     return getattr(module, macro)(*values, **options)
 
 
-# For pages that Python puts together: these take text and give HTML, see templates/parts.html.j2.
-table = functools.partial(part, "parts", "table")
-heat = functools.partial(part, "parts", "heat")
-note = functools.partial(part, "parts", "note")
-details = functools.partial(part, "parts", "details")
-
-
 def page(title: str, body: str) -> str:
     """A whole document around a body of HTML."""
     return render("page.html", title=title, body=Markup(body))

@@ -2,8 +2,7 @@
 
 import math
 
-FEW = 1000
-"""Cases, below which a share is shown with its interval."""
+FEW = 1000  # cases, below which a share is shown with its interval
 _Z = 1.959964  # of the normal distribution: 95 % lie within so many deviations
 
 

@@ -23,12 +23,9 @@ OF_PIECES = (
 """Objectives each of whose predictions is one of the vocabulary's pieces, so that a uniform guess
 has a loss."""
 KINDS = {"raw": "raw cosine", "centred": "language means removed"}
-ENDINGS = {"raw": "", "centred": "_centred"}
-"""Of the names of plain figures."""
-MASK = (2.3, 2.4)
-"""Inches of a mask in a page."""
-MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)
-"""Seen on white and on black."""
+ENDINGS = {"raw": "", "centred": "_centred"}  # of the names of plain figures
+MASK = (2.3, 2.4)  # inches of a mask in a page
+MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)  # seen on white and on black
 
 
 # ---- over training -------------------------------------------------------------------------------
@@ -90,11 +87,6 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
 # ---- by layer ------------------------------------------------------------------------------------
 
 
-def layer_name(layer: str) -> str:
-    """Layer 0 is what the embeddings give."""
-    return "embeddings" if layer == "0" else f"layer {layer}"
-
-
 Shares = Mapping[str, float]
 
 
@@ -131,8 +123,9 @@ def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> lis
     for kind, title in KINDS.items():
         score = f"{kind}_en_to_xx"
         # The same choice as the evaluator's, whose figures stand beside.
-        best = layer_name(best_layer(layers, score))
-        title = f"{title}, by layer: en → xx (%); best: {best}"
+        best = best_layer(layers, score)
+        named = "embeddings" if best == "0" else f"layer {best}"
+        title = f"{title}, by layer: en → xx (%); best: {named}"
         grids.append(_by_layer(title, values["by_language"][pooling], layers, score, beside))
     return grids
 

@@ -58,8 +58,7 @@ class Token:
     language: str
     pack: int
     side: int
-    special: bool = False
-    """No word of a text: what begins, ends or separates it."""
+    special: bool = False  # no word of a text: what begins, ends or separates it
 
     @property
     def cells(self) -> tuple[Any, ...]:

@@ -20,8 +20,7 @@ class Group:
     """The devices of one of several commands."""
 
     devices: int
-    words: tuple[str, ...] = ()
-    """That its command line has more."""
+    words: tuple[str, ...] = ()  # that its command line has more
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -19,8 +19,7 @@ from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-LONG_LINE = 5000
-"""Characters beyond which a line is probably not a sentence."""
+LONG_LINE = 5000  # characters beyond which a line is probably not a sentence
 MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
 

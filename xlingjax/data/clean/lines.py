@@ -21,8 +21,7 @@ from xlingjax.data.clean.wikipedia import articles
 from xlingjax.data.scripts import letters_in, script_of_language
 from xlingjax.runtime.packages import package
 
-Line = tuple[str, ...]
-"""Its sides: one of text, two of a pair. All empty: a document ends."""
+Line = tuple[str, ...]  # its sides: one of text, two of a pair. All empty: a document ends.
 
 # Control characters, soft hyphens, marks of direction and of byte order. Joiners stay (U+200C,
 # U+200D): Persian, Hindi and emoji are written with them.

@@ -116,10 +116,6 @@ class KenLm:
         return losses, counts
 
 
-def is_kenlm(path: str) -> bool:
-    return path.endswith((".arpa", ".bin", ".arpa.gz"))
-
-
 @functools.cache
 def kenlm_scorer(path: str) -> KenLm:
     """One per process."""

@@ -19,13 +19,10 @@ from xlingjax.errors import UserError
 class Part:
     """What one worker cleans at a time."""
 
-    number: int
-    """In the order of the corpus: of two equal texts that of the lower part stays."""
-    source: Text | Pair | Path
-    """A path is that of a dump."""
+    number: int  # in the order of the corpus: of two equal texts that of the lower part stays
+    source: Text | Pair | Path  # a path is that of a dump
     languages: tuple[str, ...]
-    index: int
-    """Among those of its languages: `part-00000.txt`."""
+    index: int  # among those of its languages: `part-00000.txt`
 
     @property
     def name(self) -> str:

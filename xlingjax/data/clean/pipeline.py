@@ -19,7 +19,7 @@ import numpy as np
 
 from xlingjax.data.clean import duplicates
 from xlingjax.data.clean.lines import Line, clean_lines
-from xlingjax.data.clean.models import limits
+from xlingjax.data.clean.models import kenlm_scorer, limits
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.errors import UserError
@@ -32,8 +32,7 @@ Numbered = tuple[int, Line]
 """A line and its number in the part, from 0, those that end documents not counted."""
 Ranges = Mapping[str, list[tuple[float, float]]]
 """Of the perplexities that stay, of languages with a model."""
-DROPS = ("exact", "near")
-"""Steps that leave files of the lines that they leave out, in their order."""
+DROPS = ("exact", "near")  # steps that leave files of the lines that they leave out, in their order
 
 
 @dataclass(frozen=True)
@@ -130,13 +129,7 @@ def _keep_error(work: Work, function: Callable[[Part], None], part: Part) -> Non
 # --- The steps ------------------------------------------------------------------------------------
 
 
-def run_steps(
-    work: Work,
-    parts: Sequence[Part],
-    scorer: Callable[[str, str], Any],
-    tell: Callable[[str], None],
-) -> None:
-    """scorer: of (path, language); its `losses` are those of `KenLm`."""
+def run_steps(work: Work, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
     settings = work.settings
     tell(f"lines of {len(parts)} files")
     work.each(functools.partial(_write_lines, work), parts)
@@ -151,7 +144,7 @@ def run_steps(
     ranges: dict[str, list[tuple[float, float]]] = {}
     if settings.language_models:
         tell("perplexities")
-        work.each(functools.partial(_write_perplexities, work, scorer), parts)
+        work.each(functools.partial(_write_perplexities, work), parts)
         # Percentiles are those of all parts of a language.
         for language, _ in settings.language_models:
             of_language = [part for part in parts if part.name == language]
@@ -233,7 +226,7 @@ def _perplexities(work: Work, part: Part) -> Path:
     return work.file("perplexity", part.number, ".npy")
 
 
-def _write_perplexities(work: Work, scorer: Callable[[str, str], Any], part: Part) -> None:
+def _write_perplexities(work: Work, part: Part) -> None:
     """Of its units, where its language has a model."""
     models = dict(work.settings.language_models)
     if part.name not in models or _perplexities(work, part).exists():
@@ -243,7 +236,7 @@ def _write_perplexities(work: Work, scorer: Callable[[str, str], Any], part: Par
     for row, unit in enumerate(work.units(part)):
         texts += [line[0] for _, line in unit]
         rows += [row] * len(unit)
-    losses, counts = scorer(models[part.name], part.name).losses(texts)
+    losses, counts = kenlm_scorer(models[part.name]).losses(texts)
     units = rows[-1] + 1 if rows else 0
     mean = np.bincount(rows, losses, units) / np.maximum(np.bincount(rows, counts, units), 1)
     _write_array(_perplexities(work, part), np.exp(mean))

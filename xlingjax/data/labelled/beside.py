@@ -23,10 +23,8 @@ files of two releases."""
 class Pairs:
     """Which row stands beside which."""
 
-    partners: Sequence[int | None]
-    """Of each row: its partner's; None: it has none."""
-    by: str
-    """"line", "original text" or "id"."""
+    partners: Sequence[int | None]  # of each row: its partner's; None: it has none
+    by: str  # "line", "original text" or "id"
 
     @property
     def unpaired(self) -> int:

@@ -18,10 +18,8 @@ class Example:
     hypothesis: str | None
     """None: a single text. Either is "" in a translated set where the machine lost it: see
     `is_lost`."""
-    label: str | None
-    """None: the official file has none (a test set)."""
-    line: int = field(default=0, compare=False)
-    """Of its file, from 1."""
+    label: str | None  # none: the official file has none (a test set)
+    line: int = field(default=0, compare=False)  # of its file, from 1
     original: tuple[str, ...] = field(default=(), compare=False)
     """Of a translation whose file holds it: the text it was translated from."""
 
@@ -31,10 +29,8 @@ class Tagged:
     """A sentence given as words, and the tag of each."""
 
     words: tuple[str, ...]
-    tags: tuple[str, ...]
-    """Empty: the official file has none."""
-    line: int = field(default=0, compare=False)
-    """Of its first word, from 1."""
+    tags: tuple[str, ...]  # empty: the official file has none
+    line: int = field(default=0, compare=False)  # of its first word, from 1
 
 
 @dataclass(frozen=True)
@@ -44,10 +40,8 @@ class Question:
     id: str
     question: str
     context: str
-    answers: tuple[str, ...]
-    """Every gold answer; empty: the official file has none."""
-    starts: tuple[int, ...]
-    """Where each begins in `context`, in characters."""
+    answers: tuple[str, ...]  # every gold answer; empty: the official file has none
+    starts: tuple[int, ...]  # where each begins in `context`, in characters
     key: str = field(default="", compare=False)
     """Of a numbered question: the id by which its translations know it; "": that is `id`."""
 
@@ -66,12 +60,9 @@ class Bitext:
     """Two texts in two languages and which of their sentences translate each other. Tatoeba: line n
     of one side is line n of the other; BUCC: few sentences of either side have a translation."""
 
-    source: tuple[tuple[str, str], ...]
-    """(id, sentence) of the foreign side."""
-    target: tuple[tuple[str, str], ...]
-    """(id, sentence) of the English side."""
-    gold: frozenset[tuple[str, str]] | None
-    """Pairs of ids; None: the official files have none."""
+    source: tuple[tuple[str, str], ...]  # (id, sentence) of the foreign side
+    target: tuple[tuple[str, str], ...]  # (id, sentence) of the English side
+    gold: frozenset[tuple[str, str]] | None  # pairs of ids; None: the official files have none
 
 
 GOLD = {

@@ -75,8 +75,7 @@ class Files:
     hold `*`: all files that fit are read, in the order of their names."""
     read: Callable[..., Sequence[Any]]
     """(paths in the order of `patterns`, the task, the language) -> records."""
-    languages: tuple[str, ...] | None = None
-    """The languages that lie there; None: all."""
+    languages: tuple[str, ...] | None = None  # the languages that lie there; None: all
 
     @property
     def place(self) -> str:
@@ -126,8 +125,7 @@ class Task:
     suite: str
     name: str
     kind: str
-    languages: tuple[str, ...]
-    """Of the official test sets."""
+    languages: tuple[str, ...]  # of the official test sets
     files: Mapping[str, tuple[Files | Listed, ...]] = field(hash=False)
     """Split -> the places where its files may lie, the first that is there is read. Splits
     (`SPLITS`): "train", "dev", "test", "translate_train" (the English training set, translated into
@@ -137,21 +135,17 @@ class Task:
     """Names of `evaluation/metrics/registry.py`; the first is the task's score."""
     submission: str
     """Path of the official prediction file below the folder of predictions, with {language}."""
-    labels: tuple[str, ...] = ()
-    """Classes or tags in the official order of ids."""
-    trained_on: str = "en"
-    """The language of the official training set."""
+    labels: tuple[str, ...] = ()  # classes or tags in the official order of ids
+    trained_on: str = "en"  # the language of the official training set
     averaged: tuple[str, ...] | None = field(default=None)
     """Languages of the official average; None: all."""
-    parallel: bool = False
-    """Rows correspond over the languages."""
+    parallel: bool = False  # rows correspond over the languages
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
     marks: str = "kept"
     """Of tags: what becomes of SentencePiece's mark in the task's own script (see
     `pieces_of_words`)."""
-    overlap: str = ""
-    """What the sets are known to share, said below their scores."""
+    overlap: str = ""  # what the sets are known to share, said below their scores
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -248,7 +242,7 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     records = list(found.files.read(found.paths, task, language))
     # A teacher labels translations, and official test sets keep their labels back.
     may_lack_gold = name == "test" or name.startswith("translate_")
-    if not may_lack_gold and not any(map(_has_gold, records)):
+    if not may_lack_gold and not any(map(has_gold, records)):
         raise UserError(f"{found.paths[0]}: no labels; the {name} set needs them")
     if name == split:
         return records
@@ -276,7 +270,7 @@ def _share(id_: str) -> int:
 
 def require_gold(task: Task, folder: str | Path, language: str, records: Sequence[Any]) -> None:
     """Raise UserError where a translated training set, or a part of it, has nothing to learn."""
-    if any(map(_has_gold, learnable(records))):
+    if any(map(has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
     raise UserError(
@@ -285,30 +279,12 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
     )
 
 
-def _has_gold(record: Any) -> bool:
+def has_gold(record: Any) -> bool:
+    """Whether a record tells the answer. Official test sets hide all of theirs or none, so that the
+    first record tells of its file."""
     field_name = GOLD.get(type(record))
     # A record of no known kind is taken to be complete.
     return field_name is None or bool(getattr(record, field_name))
-
-
-def read_languages(
-    task: Task,
-    folder: str | Path,
-    split: str,
-    languages: Iterable[str] | None = None,
-    *,
-    allow_missing: bool = False,
-) -> dict[str, list[Any]]:
-    """{language: records}. languages: default the task's.
-
-    A language without files raises UserError, or with `allow_missing` is left out; if all are
-    missing it raises all the same.
-    """
-    wanted = task.languages if languages is None else tuple(languages)
-    present = [code for code in wanted if find(task, folder, split, code)]
-    # Without `allow_missing` nothing is left out: `read` names the files that are missing.
-    kept = present if allow_missing and present else wanted
-    return {language: read(task, folder, split, language) for language in kept}
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -336,5 +312,5 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
     return (
         f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for"
         f" {' or '.join(places) or 'none, it has no such split'}; fetch them, or pass over"
-        " languages without files with allow_missing"
+        " languages without files by --allow-missing"
     )

@@ -9,26 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled.records import (
-    Example,
-    Question,
-    SourceTarget,
-    Tagged,
-    known_label,
-)
-from xlingjax.data.labelled.task import Task
+from xlingjax.data.labelled import records as of_kinds
+from xlingjax.data.labelled.records import Example, Tagged, known_label
+from xlingjax.data.labelled.task import KINDS, Task
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_text
-
-_RECORDS = {
-    "classification": Example,
-    "ranking": Example,
-    "tagging": Tagged,
-    "span_qa": Question,
-    "generation": SourceTarget,
-}
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
@@ -51,7 +38,7 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
         try:
             given = parse_object(line, where)
             # JSON has no tuples, which the records have.
-            record = _RECORDS[task.kind](
+            record = getattr(of_kinds, KINDS[task.kind])(
                 **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
             )
         except TypeError as error:

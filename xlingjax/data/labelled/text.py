@@ -52,12 +52,10 @@ class Table:
 
     columns: tuple[str, ...] = ("premise", "hypothesis", "label")
     premise: tuple[str, ...] = ("premise",)
-    hypothesis: tuple[str, ...] = ("hypothesis",)
-    """Empty: single texts."""
+    hypothesis: tuple[str, ...] = ("hypothesis",)  # empty: single texts
     label: str = "label"
     header: bool = False
-    quoted: bool | None = False
-    """Whether fields may be csv-quoted; None: see `is_quoted`."""
+    quoted: bool | None = False  # whether fields may be csv-quoted; None: see `is_quoted`
     language: str = ""
     """The column that says whose language a row is: only those of the language are read. Empty: all
     rows are."""

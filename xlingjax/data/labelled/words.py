@@ -26,11 +26,9 @@ class Columns:
     `-DOCSTART-` lines, where a document begins, end a sentence as blank lines do.
     """
 
-    separator: str | None = "\t"
-    """None: any run of spaces and tabs."""
+    separator: str | None = "\t"  # none: any run of spaces and tabs
     word: int = 0
-    tag: int = 1
-    """Column; -1: the last."""
+    tag: int = 1  # column; -1: the last
     width: int | None = None
     """Number of columns of every line that has a tag; None: any number from two."""
     comments: bool = False
@@ -41,8 +39,7 @@ class Columns:
     first_class: bool = False
     """Tags are CoNLL-2003's: a chunk begins with I-, with B- only next to one of its own type. They
     are read as BIO."""
-    unlabelled: bool = True
-    """Lines may hold the word alone, all of them (a test set)."""
+    unlabelled: bool = True  # lines may hold the word alone, all of them (a test set)
     gaps: bool = False
     """Lines of `width` columns may lack the word, if their tag is O, and are passed over (xSID's zh
     has one)."""

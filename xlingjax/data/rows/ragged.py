@@ -25,10 +25,8 @@ class RaggedRows:
     tokens [T], one text behind the other.
     """
 
-    length: int
-    """Columns of a text when it is padded."""
-    texts: int
-    """H: of a row."""
+    length: int  # columns of a text when it is padded
+    texts: int  # H: of a row
     pad_id: int
     arrays: Rows
 

@@ -15,8 +15,7 @@ from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-SIDES = ("first", "second", "third")
-"""Features of aligned text."""
+SIDES = ("first", "second", "third")  # features of aligned text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +34,7 @@ class LanguageFeature(seqio.Feature):
             )
 
 
-AT_ONCE = 1024
-"""Lines that go from Python into TensorFlow in one step."""
+AT_ONCE = 1024  # lines that go from Python into TensorFlow in one step
 
 
 class TextFiles(seqio.DataSource):

@@ -25,8 +25,7 @@ from xlingjax.data.store.tokenise import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-AT_ONCE = 256
-"""Rows that are looked up, or masked, in one call."""
+AT_ONCE = 256  # rows that are looked up, or masked, in one call
 
 
 class ObjectiveRows:

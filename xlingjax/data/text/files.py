@@ -23,8 +23,7 @@ from xlingjax.runtime.packages import package
 
 # --- Compressed files as the bytes in them ---
 
-ENDINGS = (".gz", ".zst", ".xz", ".bz2")
-"""Of the compressed files that are read as what is in them."""
+ENDINGS = (".gz", ".zst", ".xz", ".bz2")  # of the compressed files that are read as what is in them
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading a damaged one raises; zstandard has an error of its own."""
 

@@ -15,8 +15,7 @@ from xlingjax.data.text.names import PAIR_STEM, file_format
 from xlingjax.errors import UserError
 
 _LANGUAGE_COLUMNS = ("language", "lang")
-PAIR_COLUMNS = 2
-"""Of a table of pairs without a header."""
+PAIR_COLUMNS = 2  # of a table of pairs without a header
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from xlingjax.runtime.files import parsed_json
 END = "</w>"
 LANGUAGE = "en"
 TOKENIZER_CLASS = "XLMTokenizer"
-_GOES_ON = "@@"
-"""The end of a piece that does not end its word, in the files of XLM's own code."""
+_GOES_ON = "@@"  # the end of a piece that does not end its word, in the files of XLM's own code
 _OTHERS = (".json", ".model", ".txt", ".pth")
 """Endings of files whose names may begin as those of XLM's codes and vocabulary do."""
 _CACHED = 1 << 18

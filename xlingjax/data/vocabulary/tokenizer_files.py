@@ -32,8 +32,7 @@ ROLES = {
     "unk": "unk_token",
     "mask": "mask_token",
 }
-_OTHER_ROLES = {"bos": "bos_token", "eos": "eos_token"}
-"""Where there is no cls_token, no sep_token."""
+_OTHER_ROLES = {"bos": "bos_token", "eos": "eos_token"}  # where there is no cls_token, no sep_token
 _XLM_ROBERTA = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 
 

@@ -26,10 +26,8 @@ from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabular
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_bytes, write_text
 
-LONGEST_LINE = 16_384
-"""Bytes of a line that SentencePiece learns from; it passes over longer ones."""
-REPORT_LINES = 5000
-"""Lines of each language that the report looks at, evenly spaced over its text."""
+LONGEST_LINE = 16_384  # bytes of a line that SentencePiece learns from; it passes over longer ones
+REPORT_LINES = 5000  # lines of each language that the report looks at, evenly spaced over its text
 
 
 def texts_by_language(

@@ -14,8 +14,7 @@ UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
 MARK = "▁"
 """What SentencePiece writes for the space before a word; a piece of its own where no longer one
 begins with it."""
-MARKS = ("kept", "xglue")
-"""What becomes of it in words that are to be tagged."""
+MARKS = ("kept", "xglue")  # what becomes of it in words that are to be tagged
 _XGLUE_UNMARKED = ("zh", "th")
 
 

@@ -22,8 +22,7 @@ from xlingjax.evaluation.metrics import tags as of_tags
 @dataclass(frozen=True)
 class Metric:
     name: str
-    kind: str
-    """Of `KINDS`: what it scores. Those of "classification" score "ranking" too."""
+    kind: str  # of `KINDS`: what it scores. Those of "classification" score "ranking" too.
     signature: str
     """One line: rules, the script or library version it equals, normalisation, what is averaged."""
     compute: Callable[[Sequence[Any], Any, str], float]

@@ -11,8 +11,7 @@ from xlingjax.errors import UserError
 
 Tags = Sequence[Sequence[str]]
 
-FILL = "O"
-"""What XGLUE puts where a prediction is shorter than its sentence."""
+FILL = "O"  # what XGLUE puts where a prediction is shorter than its sentence
 
 
 _OPENS = frozenset("BSUW")

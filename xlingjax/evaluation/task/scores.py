@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.task import Task, languages_present, part_of, read
+from xlingjax.data.labelled.task import Task, has_gold, languages_present, part_of, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.metrics.answers import mlqa_tokens
@@ -22,24 +22,6 @@ from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.training.evaluator import Evaluator
 
 ALL = "all"
-_GOLD = {
-    "classification": "label",
-    "ranking": "label",
-    "tagging": "tags",
-    "span_qa": "answers",
-    "generation": "target",
-    "retrieval": "gold",
-    "mining": "gold",
-}
-"""What holds the answer, in a record of each kind of task."""
-
-
-def has_gold(task: Task, records: Sequence[Any]) -> bool:
-    """Whether the file of these records tells the answers; an official test set need not."""
-    # The first record tells for the file: benchmarks hide all of its answers or none.
-    gold = getattr(records[0], _GOLD[task.kind])
-    # Tags and answers are lists, and an empty one tells nothing.
-    return bool(gold) if task.kind in ("tagging", "span_qa") else gold is not None
 
 
 def chosen_languages(
@@ -134,7 +116,7 @@ class TaskScore(Evaluator):
         self._records = {name: self._read(name) for name in names}
         # After all are read: a file that cannot be read is the first thing to mend.
         for name, records in self._records.items():
-            if not has_gold(self.task, records):
+            if not has_gold(records[0]):
                 raise UserError(
                     f"{self.task.full_name}: the {self.split} set of {name} has no answers to score"
                     " against"
@@ -188,8 +170,7 @@ class OwnScore(TaskScore):
     before has none (not `apart`).
     """
 
-    metric: str = ""
-    """What "metric" tells."""
+    metric: str = ""  # what "metric" tells
 
     def __post_init__(self):
         # What the metrics refuse is refused before training.

@@ -63,10 +63,8 @@ class TextToText:
     target: str
     texts: list[str] = field(default_factory=list)
     """What was written for each example, in their order."""
-    cut: int = 0
-    """Inputs that are longer than the model reads."""
-    unspelled: int = 0
-    """Texts that the task's own vocabulary cannot spell: its metrics see others."""
+    cut: int = 0  # inputs that are longer than the model reads
+    unspelled: int = 0  # texts that the task's own vocabulary cannot spell: its metrics see others
 
     def predict_fn(
         self, dataset: Any, model_feature_shapes: Any = None

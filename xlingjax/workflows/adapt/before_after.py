@@ -16,8 +16,7 @@ ERRORS = ("perplexity, mean", VISIBLE, ALIGNMENT)
 RISE = 0.01
 """Of an error, as a share of what it was: the same words are hidden both times, so that little is
 chance."""
-STANDARD_ERRORS = 2
-"""Of the difference of two shares of the same number of pairs."""
+STANDARD_ERRORS = 2  # of the difference of two shares of the same number of pairs
 _FIGURES = (
     ("perplexity", "mean", "perplexity, mean"),
     ("translation_perplexity", "visible_mean", VISIBLE),

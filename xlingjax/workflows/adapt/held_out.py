@@ -12,8 +12,7 @@ from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.workflows.adapt.request import Request
 
-HELDOUT_LINES = 200
-"""Wanted of the smallest text; at most a tenth of it."""
+HELDOUT_LINES = 200  # wanted of the smallest text; at most a tenth of it
 
 
 def heldout_shares(findings: Findings, request: Request) -> dict[str, float]:

@@ -35,10 +35,8 @@ from xlingjax.workflows.plan.programs import HERE, answer
 CHUNK = 1024
 """Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
 large."""
-EVALUATIONS = 5
-"""Of the whole training."""
-SAFE_SECONDS = 1200
-"""Of training that a lost machine costs at most."""
+EVALUATIONS = 5  # of the whole training
+SAFE_SECONDS = 1200  # of training that a lost machine costs at most
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
 

@@ -12,8 +12,7 @@ from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.errors import UserError
 from xlingjax.training.feed import ObjectiveRun
 
-BASE = "recipes/adapt.gin"
-"""What the recipe is written upon."""
+BASE = "recipes/adapt.gin"  # what the recipe is written upon
 STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")
 """For what a recipe needs and nothing here opens."""
 _OPTION_OF = {"BATCH": "batch", "LENGTH": "length", "TRAIN_STEPS": "steps"}

@@ -29,8 +29,7 @@ from xlingjax.workflows.adapt.request import STAND_INS, Request
 from xlingjax.workflows.launch import launch
 
 RECORD = "adapted.json"
-SHOWN = 4
-"""Differences that an error names."""
+SHOWN = 4  # differences that an error names
 
 
 @dataclasses.dataclass(frozen=True)

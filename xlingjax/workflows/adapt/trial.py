@@ -28,10 +28,8 @@ COURSE = (
 )
 """Macros that count steps: a longer or shorter training has as many more or fewer of each."""
 TRIAL_STEPS = 18
-TRIAL_TURNS = 6
-"""Of each objective at least."""
-DISTURBED = 4
-"""Times the median: a step that took longer was not alone on the machine."""
+TRIAL_TURNS = 6  # of each objective at least
+DISTURBED = 4  # times the median: a step that took longer was not alone on the machine
 
 
 def measured(

@@ -1,5 +1,4 @@
-"""What came of a bake-off: one table, mean ± standard deviation over seeds, and pictures, as a
-page."""
+"""What came of a bake-off as Markdown: mean ± standard deviation over seeds, and by layer."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas
 
-from xlingjax.report import drawing, html
 from xlingjax.runtime.files import write_text
 
 Cells = Sequence[Mapping[str, Any]]
+PAGE = "bakeoff.md"
 TITLES = {
     "retrieval": "retrieval",
     "retrieval_centred": "centred",
@@ -20,6 +19,11 @@ TITLES = {
     "masked_accuracy": "masked accuracy",
     "tokens": "tokens",
     "tokens_per_second": "tokens/s",
+}
+BY_LAYER = {
+    "raw": "retrieval, raw cosine",
+    "centred": "retrieval, language means removed",
+    "itermax": "alignment error, itermax",
 }
 NOTE = (
     "Mean ± standard deviation over the seeds; every mix begins from the weights that its seed"
@@ -44,21 +48,16 @@ def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.
     return means, seeds.std(ddof=1).fillna(0.0)[[*means]]
 
 
-def frame(result: Mapping[str, Any]) -> pandas.DataFrame:
-    """The table, as text."""
-    means, deviations = by_mix(result["cells"])
+def table(cells: Cells, of: str = "figures") -> str:
+    means, deviations = by_mix(cells, of)
     texts = {
         TITLES.get(name, name.replace("_", " ")): [
             shown(name, *figures) for figures in zip(means[name], deviations[name], strict=True)
         ]
         for name in means
     }
-    return pandas.DataFrame(texts, index=means.index)
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """The table, for the terminal and a README."""
-    return frame(result).to_markdown(tablefmt="github", disable_numparse=True) + "\n"
+    frame = pandas.DataFrame(texts, index=means.index)
+    return frame.to_markdown(tablefmt="github", disable_numparse=True)
 
 
 def shown(name: str, mean: float, deviation: float) -> str:
@@ -72,62 +71,20 @@ def shown(name: str, mean: float, deviation: float) -> str:
     return f"{mean:.3f} ± {deviation:.3f}"
 
 
-@drawing.styled
-def by_layer(cells: Cells):
-    """Retrieval, raw and centred, and alignment error over the layers, a line per mix; None without
-    any."""
-    kinds = (
-        "retrieval, raw cosine",
-        "retrieval, language means removed",
-        "alignment error, itermax",
-    )
-    flat = []
-    for cell in cells:
-        values = [*cell["retrieval_by_layer"].values(), cell["alignment_error_by_layer"]]
-        flat.append({"mix": cell["mix"], **dict(zip(kinds, values, strict=True))})
-    # A panel in which some mixes are missing would look like a comparison of the others.
-    measured = [kind for kind in kinds if all(cell[kind] for cell in flat)]
-    if not measured:
-        return None
-    figures, axes = drawing.panels(len(measured))
-    for axis, kind in zip(axes, measured, strict=True):
-        means, deviations = by_mix(flat, kind)
-        numbers = [int(name) for name in means]
-        for number, mix in enumerate(means.index):
-            colour = drawing.COLOURS[number % len(drawing.COLOURS)]
-            marker = drawing.MARKERS[number % len(drawing.MARKERS)]
-            values = 100 * means.loc[mix]
-            error = {"fmt": "none", "ecolor": colour, "capsize": 2}
-            axis.errorbar(numbers, values, 100 * deviations.loc[mix], **error)
-            axis.plot(numbers, values, label=mix, color=colour, marker=marker)
-        # The whole range: a cut axis makes small differences large.
-        axis.set(title=f"{kind} (%)", xlabel="layer", ylim=(0, 100))
-        axis.set_xticks(numbers)
-        drawing.legend_below(axis)
-    return figures
+def markdown(result: Mapping[str, Any]) -> str:
+    cells = result["cells"]
+    tokens = result["config"]["tokens"]
+    reads = "reads as many tokens" if tokens else "trains for the steps of its recipe"
+    parts = [table(cells), NOTE.format(reads=reads)]
+    for kind, title in BY_LAYER.items():
+        # A table in which some mixes are missing would look like a comparison of the others.
+        if all(cell["by_layer"][kind] for cell in cells):
+            layers = [{"mix": cell["mix"], **cell["by_layer"]} for cell in cells]
+            parts += [f"{title}, by layer:", table(layers, kind)]
+    return "\n\n".join(parts) + "\n"
 
 
 def write(result: Mapping[str, Any], folder: Path) -> Path:
-    """Writes `bakeoff.html`, its picture beside it as PNG, and the table as `bakeoff.md`; returns
-    the page."""
-    cells = result["cells"]
-    pictures = []
-    if figures := by_layer(cells):
-        drawing.save(figures, folder / "layers.png", dpi=110)
-        pictures.append(drawing.drawn(figures, "layers"))
-    table = frame(result)
-    reads = "trains for the steps of its recipe"
-    if result["config"]["tokens"]:
-        reads = "reads as many tokens"
-    mixes = html.table(["mix", *table], table.itertuples(name=None))
-    sections = [
-        html.section("table", "Mixes", mixes, html.note(NOTE.format(reads=reads))),
-        html.section("layers", "By layer", *pictures),
-        html.section("setting", "Setting", html.details("bake-off", str(result["config"]))),
-    ]
-    head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
-    page = folder / "bakeoff.html"
-    text = html.page(f"{folder.name} · bake-off", "\n".join([head_line, *sections]))
-    write_text(page, text)
-    write_text(folder / "bakeoff.md", markdown(result))
-    return page
+    """Writes `bakeoff.md`; returns its path."""
+    write_text(folder / PAGE, markdown(result))
+    return folder / PAGE

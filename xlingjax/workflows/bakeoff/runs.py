@@ -24,8 +24,7 @@ from xlingjax.workflows.jobs import recipe_run
 from xlingjax.workflows.jobs.many import Say, Stop, run_all
 from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, finished, recipe_in, slug
 
-CALIBRATION_STEPS = 60
-"""Steps after which the tokens of a step are known."""
+CALIBRATION_STEPS = 60  # steps after which the tokens of a step are known
 HELD_OUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 ENCODER = "{encoder}"
 SHARE = re.compile(r"([0-9.]+)\*STEPS")
@@ -36,23 +35,19 @@ class Bakeoff:
     """What is compared. A list of words is gin files and `NAME=VALUE` bindings, in the order they
     are read; `0.667*STEPS` is that share of the steps."""
 
-    base: Sequence[str]
-    """The pretraining that all mixes share."""
-    mixes: Mapping[str, Sequence[str]]
-    """Name -> what is added to the base."""
+    base: Sequence[str]  # the pretraining that all mixes share
+    mixes: Mapping[str, Sequence[str]]  # name -> what is added to the base
     tasks: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     """Name -> the recipe of a fine-tuning from each pretraining. Where a word has `{encoder}`, that
     is its workdir, and nothing else says what is started from; else `INIT_FROM` is added."""
     tasks_of: Mapping[str, Mapping[str, Sequence[str]]] = dataclasses.field(default_factory=dict)
     """Mix -> task -> its words for this mix, in place of those of `tasks`."""
     seeds: Sequence[int] = (0,)
-    tokens: int = 0
-    """Tokens of each cell, to the nearest step; 0: the steps of the base."""
+    tokens: int = 0  # tokens of each cell, to the nearest step; 0: the steps of the base
     jobs: int = 1
     """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside
     one another they slow each other, so speeds compare only under equal jobs."""
-    dtype: str | None = None
-    """DTYPE of every run; None: as its own words say."""
+    dtype: str | None = None  # DTYPE of every run; None: as its own words say
 
     def __post_init__(self):
         require_whole(self, "[0, inf)", "seeds tokens", "bakeoff: ")
@@ -102,10 +97,7 @@ class Cell:
 
 
 def run(
-    config: Bakeoff,
-    workdir: str | Path,
-    say: Say = print,
-    arguments: Sequence[str] = (),
+    config: Bakeoff, workdir: str | Path, say: Say = print, arguments: Sequence[str] = ()
 ) -> dict:
     """Runs what is missing and writes `bakeoff.json`; returns its content.
 
@@ -282,7 +274,7 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
 
 
 def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a cell: those of the table, and by layer those of the picture.
+    """The figures of a cell, and those of its layers.
     pretrained: its result.json; tasks: {task: what was evaluated}."""
     retrieval, alignment, perplexity = (
         pretrained["evaluations"].get(name, {}) for name in ("retrieval", "alignment", "perplexity")
@@ -311,9 +303,11 @@ def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str
     return {
         # What the mix has no evaluation of is no column of the table.
         "figures": {name: value for name, value in figures.items() if value is not None},
-        "retrieval_by_layer": {
-            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
-            for kind in ("raw", "centred")
+        "by_layer": {
+            **{
+                kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
+                for kind in ("raw", "centred")
+            },
+            "itermax": {layer: one["itermax"] for layer, one in errors.items()},
         },
-        "alignment_error_by_layer": {layer: one["itermax"] for layer, one in errors.items()},
     }

@@ -14,7 +14,7 @@ from typing import Any
 import pandas
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
-from xlingjax.data.clean.models import PACKAGED, identifier, is_kenlm, kenlm_scorer
+from xlingjax.data.clean.models import PACKAGED, identifier, kenlm_scorer
 from xlingjax.data.clean.parts import Part, find_parts
 from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
 from xlingjax.data.clean.settings import CleanSettings
@@ -41,8 +41,7 @@ class CleanRequest:
     settings: CleanSettings = CleanSettings()
     runner: str = "none"
     workers: int = 1
-    beam: tuple[str, ...] = ()
-    """Beam's own options."""
+    beam: tuple[str, ...] = ()  # Beam's own options
 
 
 def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
@@ -75,7 +74,7 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
     elif work.output.exists() and {path.name for path in work.output.iterdir()} - {IN_USE}:
         raise UserError(f"--output {work.output}: there are other files; give a new folder")
     write_record(begun, made_of)
-    run_steps(work, parts, scorer_of, tell)
+    run_steps(work, parts, tell)
     sums: dict[str, Counter[str]] = {}
     for part in parts:
         counts = sums.setdefault(part.name, Counter())
@@ -84,16 +83,6 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
     write_record(report, {"texts": texts, "made_of": made_of})
     shutil.rmtree(work.folder)
     return texts
-
-
-def scorer_of(path: str, language: str):
-    """The language model of a file of KenLM or of a run."""
-    if is_kenlm(path):
-        return kenlm_scorer(path)
-    # JAX takes seconds to import, in each process of a runner.
-    from xlingjax.workflows.files.clean_model import run_scorer
-
-    return run_scorer(path, language)
 
 
 def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
@@ -119,12 +108,12 @@ def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
             raise UserError(
                 f"--language_model {language}={path}: there is no monolingual text in {language}"
             )
-        scorer_of(path, language)
+        kenlm_scorer(path)
 
 
 def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
     """All that the output depends on, as JSON gives it back."""
-    models = [path for _, path in settings.language_models if is_kenlm(path)]
+    models = [path for _, path in settings.language_models]
     if settings.identify not in (None, PACKAGED):
         models.append(settings.identify)
     made_of = {

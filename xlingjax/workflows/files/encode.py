@@ -22,10 +22,8 @@ from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import replaced, require_apart, require_file
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
-LINES = 1 << 13
-"""Whose vectors are in memory at a time."""
-PAIRS = 1 << 11
-"""Of which the states of all words are in memory at a time."""
+LINES = 1 << 13  # whose vectors are in memory at a time
+PAIRS = 1 << 11  # of which the states of all words are in memory at a time
 
 
 def encode(
@@ -159,12 +157,7 @@ def sentence_vectors(
     cut: list[int] | None = None,
 ) -> np.ndarray:
     """float32 [S, D]: `vectors_in_parts`, all together."""
-    vectors = np.empty((len(lines), trained.model.config.dim), np.float32)
-    row = 0
-    for part in vectors_in_parts(trained, lines, language, way, cut):
-        vectors[row : row + len(part)] = part
-        row += len(part)
-    return vectors
+    return np.concatenate([*vectors_in_parts(trained, lines, language, way, cut)])
 
 
 def vectors_in_parts(
@@ -255,12 +248,10 @@ def chosen(
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, remedy: str = "choose another --output") -> Iterator[None]:
     """While `path` is written, in a folder that is made. Raises UserError where it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; choose another --output"
-        ) from None
+        raise UserError(f"cannot write {path}: {error.strerror or error}; {remedy}") from None

@@ -35,8 +35,7 @@ from xlingjax.workflows.files.encode import (
     writing,
 )
 
-IN_MEMORY = 1 << 28
-"""Bytes of the vectors of both sides up to which they are searched in memory."""
+IN_MEMORY = 1 << 28  # bytes of the vectors of both sides up to which they are searched in memory
 
 
 def mine(

@@ -42,11 +42,10 @@ from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.shutdown import stopped_by
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
+from xlingjax.workflows.files.encode import writing
 
-CHUNK = 1024
-"""Lines that are sorted by length together; the most that an interruption costs."""
-LINES = 65536
-"""Of a part."""
+CHUNK = 1024  # lines that are sorted by length together; the most that an interruption costs
+LINES = 65536  # of a part
 MADE_WITH = "made_with.json"
 
 
@@ -307,15 +306,6 @@ class Pipe:
         pass
 
 
-@contextlib.contextmanager
-def _writing(path: Path, remedy: str) -> Iterator[None]:
-    """An OSError is one line that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; {remedy}") from None
-
-
 class Partial:
     """A file that is written as `FILE.partial`, beside `FILE.partial.json`, what it is made with;
     FILE once whole."""
@@ -327,8 +317,7 @@ class Partial:
         self.record = Path(f"{path}.partial.json")
 
     def __enter__(self):
-        with contextlib.ExitStack() as stack, _writing(self.partial, "choose another --output"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack, writing(self.partial):
             # Two that go on with one file would write their lines between each other's.
             stack.enter_context(alone_at(self.path))
             if not self.partial.exists():
@@ -365,12 +354,12 @@ class Partial:
         return texts(self.partial)
 
     def write(self, lines: Iterable[str]) -> None:
-        with _writing(self.partial, "make room, then go on"):
+        with writing(self.partial, "make room, then go on"):
             self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
             self.file.flush()
 
     def finish(self) -> None:
-        with _writing(self.path, "make room, then go on"):
+        with writing(self.path, "make room, then go on"):
             if self.path.suffix not in ENDINGS:
                 os.replace(self.partial, self.path)
             else:
@@ -459,7 +448,7 @@ def write_parts(request: Request, lines: int, shard: tuple[int, int] | None) -> 
 
         _each(path, of_file, left, check)
     # Behind the check: a line that is repaired makes another text.
-    with _writing(folder, "choose another --output"):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / MADE_WITH, record)
     maker = _Maker(generator, request, source, [])
@@ -484,7 +473,7 @@ def write_parts(request: Request, lines: int, shard: tuple[int, int] | None) -> 
             file=sys.stderr,
         )
         return
-    with _writing(folder, "make room, then give the same command again"):
+    with writing(folder, "make room, then give the same command again"):
         for output, of_file in zip(outputs, parts.values(), strict=True):
             output.parent.mkdir(parents=True, exist_ok=True)
             # Whole or not at all; parts stay until every file is there.
@@ -528,10 +517,7 @@ def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
 
 
 def _each(
-    path: str,
-    parts: Sequence[Part],
-    wanted: set[Part],
-    do: Callable[[Part, Iterator[str]], None],
+    path: str, parts: Sequence[Part], wanted: set[Part], do: Callable[[Part, Iterator[str]], None]
 ) -> None:
     """`do` the wanted parts with their lines, from one reading of the file."""
     lines = texts(path)

@@ -24,25 +24,20 @@ from xlingjax.runtime.lock import holder, take
 from xlingjax.runtime.machine import all_agree, barrier, is_primary, primary_says
 from xlingjax.runtime.shutdown import stop_requested
 
-Say = Callable[[str], None]
-"""Tells the user a line."""
-LOCK = "job.lock"
-"""In the folder of a job: who is at it."""
+Say = Callable[[str], None]  # tells the user a line
+LOCK = "job.lock"  # in the folder of a job: who is at it
 AT_WORK = 3
 """The exit status of a job that others are at, and of a command that has left it to them."""
-LOOK = 2.0
-"""Seconds between two looks at what the others have done."""
+LOOK = 2.0  # seconds between two looks at what the others have done
 
 
 class Job(abc.ABC):
     """One of many runs."""
 
-    name: str
-    """What messages call it; where its result stands in a folder, that folder."""
+    name: str  # what messages call it; where its result stands in a folder, that folder
     folder: Path | None = None
     """Its own, where several commands share the jobs: one process does it at a time."""
-    needs: Collection[str] = ()
-    """Names of the jobs that come first."""
+    needs: Collection[str] = ()  # names of the jobs that come first
 
     def is_finished(self) -> bool:
         """Whether its result is there. Raises UserError where that of another run is."""
@@ -91,14 +86,12 @@ class Command(Job):
     line: Sequence[str]
     stop: Stop
     say: Say
-    log: Path | None = None
-    """The file of all that it prints; None: the terminal."""
+    log: Path | None = None  # the file of all that it prints; None: the terminal
     prefix: str = ""
     """Before each line that it prints on the terminal; "": it has the terminal for itself."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Variables that differ from this process's."""
-    passed: Collection[int] = ()
-    """Statuses, beside 0, that are no failure."""
+    passed: Collection[int] = ()  # statuses, beside 0, that are no failure
     folder: Path | None = None
     needs: Collection[str] = ()
 

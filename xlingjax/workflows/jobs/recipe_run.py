@@ -15,8 +15,7 @@ from xlingjax.runtime.records import read_text
 from xlingjax.training.run_record import read_result
 from xlingjax.workflows.jobs.many import Command, difference
 
-SETTINGS = "recipe.settings"
-"""In the workdir: the operative configuration."""
+SETTINGS = "recipe.settings"  # in the workdir: the operative configuration
 # gin has one configuration per process, and jobs are looked at in threads.
 _GIN = threading.Lock()
 
@@ -54,8 +53,7 @@ class RecipeRun(Command):
     encoder: "RecipeRun | None" = None
     """The run that it starts from, which comes first: with others of its settings this is another
     run."""
-    settings: str = ""
-    """Known once `is_finished` was called."""
+    settings: str = ""  # known once `is_finished` was called
 
     def is_finished(self) -> bool:
         """Raises UserError where the workdir is of a run of other settings."""

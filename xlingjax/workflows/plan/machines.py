@@ -22,8 +22,7 @@ class Accelerator:
     """A kind of device; its fields are explained in machines.toml."""
 
     name: str
-    maker: str
-    """ "cuda" or "tpu": the compiler, as JAX names it."""
+    maker: str  # "cuda" or "tpu": the compiler, as JAX names it
     flops: Mapping[str, float]
     memory: int
     share: float
@@ -33,8 +32,7 @@ class Accelerator:
     per_host: int
     gpu: Mapping[str, Any] | None = None
     """What NVIDIA's compiler must know of a device that is not there."""
-    tpu: Mapping[str, Any] | None = None
-    """What Google's compiler must know."""
+    tpu: Mapping[str, Any] | None = None  # what Google's compiler must know
 
     @property
     def room(self) -> int:
@@ -48,8 +46,7 @@ class Machine:
 
     name: str
     accelerator: Accelerator
-    shape: tuple[int, ...]
-    """Of a TPU pod its chips in each direction; of GPUs their number."""
+    shape: tuple[int, ...]  # of a TPU pod its chips in each direction; of GPUs their number
 
     @property
     def devices(self) -> int:

@@ -19,10 +19,8 @@ from xlingjax.workflows.plan.machines import become_compiler, environment, machi
 from xlingjax.workflows.plan.programs import HERE, answer
 from xlingjax.workflows.plan.roofline import bound_of
 
-VOCABULARY_SIZE = 250002
-"""Of XLM-R, where nothing says how many pieces there are."""
-LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh"
-"""XNLI's, where nothing says which."""
+VOCABULARY_SIZE = 250002  # of XLM-R, where nothing says how many pieces there are
+LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh"  # XNLI's, where nothing says which
 NOWHERE = "not-given"
 REACHED = 0.2
 """Of an H100's published peak, useful products of XLM-R's MLM: 0.19 (base), 0.23 (large)."""
@@ -40,8 +38,7 @@ class Planned:
     machine: str
     mesh: dict[str, int]
     dtype: str
-    room: int
-    """Bytes of a device that programs may fill."""
+    room: int  # bytes of a device that programs may fill
     steps: int
     programs: list[dict[str, Any]]
     """Of `programs.answer`, and their "bound"; None: the compiler refused the program, or the peaks

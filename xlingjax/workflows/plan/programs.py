@@ -33,10 +33,8 @@ from xlingjax.workflows.plan.machines import devices_of, machine_named
 from xlingjax.workflows.plan.roofline import sent_of
 from xlingjax.workflows.tables.flops import columns, step_flops
 
-LOOKED_AT = 100
-"""Steps of a stage whose turns are looked up; the rest are as these."""
-HERE = "here"
-"""In place of a machine: the devices of this one."""
+LOOKED_AT = 100  # steps of a stage whose turns are looked up; the rest are as these
+HERE = "here"  # in place of a machine: the devices of this one
 
 
 def answer(files: Sequence[str], overrides: Sequence[str], on: str) -> dict[str, Any]:

@@ -35,8 +35,7 @@ RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 UNFUSED = 1.2
 """What a step takes with `xla` of what it takes with `flash`: 1.19 to 1.59 on an H100
 (docs/results/speed.md)."""
-OF_A_MICROBATCH = 1e-3
-"""Seconds that each costs beside its products: a guess, which prefers few."""
+OF_A_MICROBATCH = 1e-3  # seconds that each costs beside its products: a guess, which prefers few
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +76,7 @@ class Settings:
 @dataclasses.dataclass(frozen=True)
 class Tried:
     settings: Settings
-    plan: Planned | None
-    """None: the recipe or the compiler's process refused it."""
+    plan: Planned | None  # none: the recipe or the compiler's process refused it
     refused: str = ""
 
     @property

@@ -9,10 +9,8 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.records import ANY, read_record
 
 SCORES = "scores.json"
-AS_IT_IS = "as_it_is"
-"""The strategy of what `evaluate --mixture` measures."""
-TESTS = ("test", "translate_test")
-"""Splits that test: figures of other ones are marked."""
+AS_IT_IS = "as_it_is"  # the strategy of what `evaluate --mixture` measures
+TESTS = ("test", "translate_test")  # splits that test: figures of other ones are marked
 Cell = dict[str, Any]
 _SHAPE = {
     "task": str,

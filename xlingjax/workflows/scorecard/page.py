@@ -1,11 +1,10 @@
-"""The score card as Markdown, LaTeX, JSON and a page."""
+"""The score card as Markdown, LaTeX and JSON."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-from xlingjax.report import html
 from xlingjax.runtime.files import write_text
 from xlingjax.workflows.scorecard import card as score_card
 from xlingjax.workflows.scorecard.tables import sections_of
@@ -26,12 +25,11 @@ def show(*folders: str | Path, output: str | Path = "") -> str:
 
 
 def write(card: dict[str, Any], folder: Path) -> list[Path]:
-    """card.json, card.md, card.tex and card.html in `folder`."""
+    """card.json, card.md and card.tex in `folder`."""
     texts = {
         "card.json": json.dumps(card, indent=1, ensure_ascii=False) + "\n",
         "card.md": markdown(card),
         "card.tex": latex(card),
-        "card.html": page(card),
     }
     written = []
     for name, text in texts.items():
@@ -64,17 +62,3 @@ def latex(card: dict[str, Any]) -> str:
             text = texts.to_latex(caption=caption, column_format=columns, escape=True)
             parts.append(text.replace(r"\begin{table}", r"\begin{table}\centering\small", 1))
     return "\n\n".join(parts) + "\n"
-
-
-def page(card: dict[str, Any]) -> str:
-    parts = ["<h1>Score card</h1>", html.note(_ABOUT)]
-    for section in sections_of(card):
-        title = section.title
-        tables = []
-        for grid in section.grids:
-            head = [grid.texts.index.name or "", *grid.texts.columns]
-            rows = grid.texts.itertuples(name=None)
-            tables.append(f"<h3>{html.esc(grid.caption)}</h3>{html.table(head, rows)}")
-        about = html.details("what the figures are", "\n".join(section.notes))
-        parts.append(html.section(title.replace("/", "-"), title, *tables, about))
-    return html.page("Score card", "\n".join(parts))

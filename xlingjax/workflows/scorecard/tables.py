@@ -21,8 +21,7 @@ BY_NUMBER = (
 @dataclass(frozen=True)
 class Grid:
     caption: str
-    texts: pd.DataFrame
-    """Its index names the rows."""
+    texts: pd.DataFrame  # its index names the rows
 
 
 @dataclass(frozen=True)

@@ -35,17 +35,14 @@ class Training:
     name: str
     batch: int
     steps: int
-    flops: float | None
-    """Of the whole training; None: not counted."""
-    times: int = 1
-    """Trainings that differ in the seed alone."""
+    flops: float | None  # of the whole training; None: not counted
+    times: int = 1  # trainings that differ in the seed alone
 
 
 @dataclasses.dataclass
 class Plan:
     trainings: list[Training]
-    measured: int
-    """Rows and commands that train nothing."""
+    measured: int  # rows and commands that train nothing
     faults: list[str]
     notes: list[str]
 

@@ -24,10 +24,8 @@ from xlingjax.training.feed import in_stages
 from xlingjax.training.schedule import cycle
 from xlingjax.training.stages import at, latest, stage_name, starts
 
-H100 = 758e12
-"""Matrix products in bfloat16 a second, measured on one H100 (docs/results/speed.md)."""
-UTILISATION = 0.25
-"""Useful share of them: 0.15 to 0.29 was measured."""
+H100 = 758e12  # matrix products in bfloat16 a second, measured on one H100 (docs/results/speed.md)
+UTILISATION = 0.25  # useful share of them: 0.15 to 0.29 was measured
 
 Shapes = Mapping[str, tuple[int, ...]]
 

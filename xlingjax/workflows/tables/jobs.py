@@ -16,8 +16,7 @@ PRETRAIN = "pretrain"
 FINETUNE_RECIPE = "finetune-recipe"
 SWEEP = "sweep"
 MEASURE = "measure"
-THEN = "then"
-"""A command on a run that a table has trained, or on an encoder."""
+THEN = "then"  # a command on a run that a table has trained, or on an encoder
 TRAINED_BY_RECIPE = (PRETRAIN, FINETUNE_RECIPE)
 ON_A_MACHINE = ("evaluate", "finetune", "generate", "mine", "pretrain", "translate")
 """Verbs that take --platform and the like."""
@@ -28,17 +27,12 @@ class TableJob:
     """One command of a table."""
 
     name: str
-    folder: Path
-    """Of its own, but of kind "then" that of its row."""
-    line: Sequence[str]
-    """The whole command line; behind `python -m xlingjax` the verb."""
+    folder: Path  # of its own, but of kind "then" that of its row
+    line: Sequence[str]  # the whole command line; behind `python -m xlingjax` the verb
     kind: str
-    needs: Sequence[str] = ()
-    """Names of the jobs that come first."""
-    encoder: str = ""
-    """Whose row it is, or which is trained; "": the row is of none."""
-    row: str = ""
-    """ "": an encoder is trained."""
+    needs: Sequence[str] = ()  # names of the jobs that come first
+    encoder: str = ""  # whose row it is, or which is trained; "": the row is of none
+    row: str = ""  # "": an encoder is trained
     printed: Path | None = None
     """Of kind "then": the file of what it printed, which says that it is done."""
 

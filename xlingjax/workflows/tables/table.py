@@ -22,14 +22,7 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.tasks import task_named
 from xlingjax.workflows.jobs.recipe_run import command_line, slug
-from xlingjax.workflows.tables.jobs import (
-    FINETUNE_RECIPE,
-    MEASURE,
-    PRETRAIN,
-    SWEEP,
-    THEN,
-    TableJob,
-)
+from xlingjax.workflows.tables.jobs import FINETUNE_RECIPE, MEASURE, PRETRAIN, SWEEP, THEN, TableJob
 
 Row = Mapping[str, Any]
 FIELDS = {
@@ -40,8 +33,7 @@ FIELDS = {
     "encoder": {"recipe", "verb", "settings", "from"},
 }
 """What a row, by its kind, and an encoder may say."""
-OF_NONE = "rows"
-"""In place of an encoder: of rows that are of none."""
+OF_NONE = "rows"  # in place of an encoder: of rows that are of none
 KIND_OF_VERB = {"pretrain": PRETRAIN, "finetune": FINETUNE_RECIPE}
 COMMANDS = "align average encode evaluate generate mine score translate words".split()  # noqa: SIM905
 """Verbs that may stand in "then"."""
@@ -64,13 +56,11 @@ class Table:
     encoders: Mapping[str, str | Row]
     """Name -> the pretrained run; or "recipe", "verb" and "settings" as of a row, and "from", the
     encoder that it starts from (INIT_FROM): it is trained once, before the rows."""
-    seeds: int = 1
-    """Trainings of each row that is a task."""
+    seeds: int = 1  # trainings of each row that is a task
     given: Mapping[str, Any] = field(default_factory=dict)
     """What {NAME} in the words of recipes and commands stands for; what reads a None is left
     out."""
-    select: str | None = None
-    """SELECT of every row; None: that of its strategy."""
+    select: str | None = None  # SELECT of every row; None: that of its strategy
     settings: Sequence[str] = ()
     """Of every sweep, before its own: gin files ("mesh/fsdp.gin") and NAME=VALUE."""
     dtype: str | None = None

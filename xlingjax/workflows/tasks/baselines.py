@@ -10,19 +10,11 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import chosen_languages, require_tested
 from xlingjax.workflows.jobs.many import Say
-from xlingjax.workflows.tasks.request import (
-    FILES,
-    TEACHER,
-    Cell,
-    Request,
-    macros_given,
-    values_of,
-)
+from xlingjax.workflows.tasks.request import FILES, TEACHER, Cell, Request, macros_given, values_of
 from xlingjax.workflows.tasks.scores import score, write_scores
 from xlingjax.workflows.tasks.sets import splits_of
 
-Fitted = Callable[[Sequence[Any]], Any]
-"""Records -> what is predicted for them."""
+Fitted = Callable[[Sequence[Any]], Any]  # records -> what is predicted for them
 
 
 def majority(task: Task, train: Sequence[Any]) -> Fitted:
@@ -89,7 +81,7 @@ def score_baseline(request: Request, say: Say) -> None:
     languages = chosen_languages(task, request.data, split, requested)
     # A cell as of a training, so that the score card
     # shows it beside the models without knowing of it.
-    folder = Cell.of(request.output, task, request.strategy, {}, {}, 0).folder
+    folder = Cell.of(request, request.strategy, {}, {}, 0).folder
     test = score(
         lambda records, *_: fitted(records),
         task,

@@ -46,8 +46,7 @@ class CellTraining(Job):
     strategy: Path
     more: Callable[[], Mapping[str, str]]
     """The macros that the sweep adds, known when the cell's turn has come."""
-    start: str
-    """The hash of the weights."""
+    start: str  # the hash of the weights
     machine: RuntimeConfig
     say: Say
 

@@ -19,6 +19,7 @@ from xlingjax.data.labelled.task import (
     TRAINED,
     Task,
     find,
+    has_gold,
     languages_present,
     read,
 )
@@ -26,7 +27,6 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.task.predictions import head_fault, head_of, in_order_of, named_alike
-from xlingjax.evaluation.task.scores import has_gold
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
@@ -37,11 +37,7 @@ from xlingjax.training.run_record import labels_of, read_run_record, run_and_che
 from xlingjax.workflows.jobs.many import Say
 from xlingjax.workflows.scorecard.cells import AS_IT_IS
 from xlingjax.workflows.tasks.request import Bound, reading_of
-from xlingjax.workflows.tasks.retrieval import (
-    ALL,
-    Search,
-    states,
-)
+from xlingjax.workflows.tasks.retrieval import ALL, Search, states
 from xlingjax.workflows.tasks.scores import (
     parameters_hash,
     predict_test,
@@ -52,25 +48,20 @@ from xlingjax.workflows.tasks.scores import (
 from xlingjax.workflows.tasks.sweep import require_folder
 from xlingjax.workflows.tasks.text_to_text import measure_texts
 
-Recipe = Callable[[], Bound]
-"""Gives the macros of a run; {}: it has no recipe."""
-LABELLED = ("classification", "ranking", "tagging")
-"""Kinds whose heads have names of classes."""
+Recipe = Callable[[], Bound]  # gives the macros of a run; {}: it has no recipe
+LABELLED = ("classification", "ranking", "tagging")  # kinds whose heads have names of classes
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """What the command line says."""
 
-    mixture: str
-    """A benchmark, or any mixture or task of SeqIO that `modules` register."""
+    mixture: str  # a benchmark, or any mixture or task of SeqIO that `modules` register
     source: str
     data: str
     output: str
-    tasks: Collection[str] = ()
-    """Names within the suite; empty: all."""
-    split: str = ""
-    """ "": test where it has answers, else dev."""
+    tasks: Collection[str] = ()  # names within the suite; empty: all
+    split: str = ""  # "": test where it has answers, else dev
     allow_missing: bool = False
     layers: Sequence[int | str] = ()
     """Of retrieval and mining; none: the run's own, else the paper's. Several, or "all", are of
@@ -78,10 +69,8 @@ class Measurement:
     poolings: Sequence[str] = ()
     labels: Sequence[str] = ()
     """Of the head, whose own names do not tell: the task's, in the order of the outputs."""
-    prefix: str | None = None
-    """None: the run's own, else none."""
-    modules: Sequence[str] = ()
-    """Python modules that register `mixture`, where it is no benchmark."""
+    prefix: str | None = None  # none: the run's own, else none
+    modules: Sequence[str] = ()  # Python modules that register `mixture`, where it is no benchmark
     languages: Sequence[str] = ()
     """Of a task of text to text: of its inputs and targets, or of both; none: as it says itself."""
 
@@ -202,10 +191,7 @@ class Checkpoint:
         test = score(run_on_task, task, data, split, languages, predictions, learnt)
         scores: dict[str, Any] = {
             # Several runs and steps may be measured into one folder, and each is a row.
-            "variant": {
-                "run": run_and_checkpoint(measurement.source)[0].name,
-                "step": str(step),
-            },
+            "variant": {"run": run_and_checkpoint(measurement.source)[0].name, "step": str(step)},
             "start": self.start,
             "select": select,
             "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
@@ -234,11 +220,7 @@ def measure(measurement: Measurement, recipe: Recipe = dict, say: Say = print) -
 
 
 def measure_checkpoint(
-    measurement: Measurement,
-    run: TrainedRun,
-    step: int,
-    macros: Bound,
-    say: Say,
+    measurement: Measurement, run: TrainedRun, step: int, macros: Bound, say: Say
 ) -> int:
     """`measure` of a run that is open."""
     # A layer that the model lacks is refused before the first task is measured.
@@ -320,7 +302,7 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
         for language in languages_present(task, data, split):
             if language in languages:
                 # One language tells of all.
-                if has_gold(task, read(task, data, split, language)):
+                if has_gold(read(task, data, split, language)[0]):
                     return split
                 present.append(split)
                 break

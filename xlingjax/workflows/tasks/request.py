@@ -16,18 +16,12 @@ from xlingjax.preprocessors.training_set import Training
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
 """The gin files that every cell includes first."""
-SHARED = "runs/shared_training.gin"
-"""What tasks that share a training include beside these."""
-LABELLED = "LABELLED"
-"""The macro of the sets that a teacher labelled."""
-TEACHER = "transfer"
-"""The strategy of the teacher."""
-RECIPE = "cell.gin"
-"""Of a cell: what was decided."""
-READ = "files.json"
-"""Of a cell: the hashes of the benchmark's files when its training began."""
-START = "start"
-"""The name in `READ` of the hash of the weights that the training began from."""
+SHARED = "runs/shared_training.gin"  # what tasks that share a training include beside these
+LABELLED = "LABELLED"  # the macro of the sets that a teacher labelled
+TEACHER = "transfer"  # the strategy of the teacher
+RECIPE = "cell.gin"  # of a cell: what was decided
+READ = "files.json"  # of a cell: the hashes of the benchmark's files when its training began
+START = "start"  # the name in `READ` of the hash of the weights that the training began from
 READING = (
     "LENGTH",
     "RESET_POSITIONS",
@@ -45,12 +39,10 @@ MEASURED = (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES"))
 """Macros of the sets that choose and of those that test, each with its languages."""
 TRAINED_ON = ("train", "translate_train")
 """Splits that are trained on; the others are read to be predicted."""
-MULTI_TASK = "multi_task"
-"""The strategy that trains several tasks at once."""
+MULTI_TASK = "multi_task"  # the strategy that trains several tasks at once
 
 
-Bound = Mapping[str, Any]
-"""{macro: value} of a recipe."""
+Bound = Mapping[str, Any]  # {macro: value} of a recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +50,7 @@ class Request:
     """What the command line says."""
 
     task: Task
-    source: str
-    """The pretrained run."""
+    source: str  # the pretrained run
     data: str
     output: str
     strategy: str = "transfer"
@@ -70,8 +61,7 @@ class Request:
     """Pivots, targets, or sets to train on ("en+de"); default: those that have training examples.
     """
     files: Sequence[str] = ()
-    overrides: Sequence[str] = ()
-    """NAME=VALUE, as gin reads values."""
+    overrides: Sequence[str] = ()  # NAME=VALUE, as gin reads values
     allow_missing: bool = False
     """Languages of the task that have neither a test nor a dev set are passed over."""
     beside: Sequence[Task] = ()
@@ -108,14 +98,14 @@ class Cell:
     variant: Mapping[str, str]
     """{"PIVOT": "de"}; empty where the strategy has one. "LANGUAGES": those trained on, "en+de";
     "TASKS": those that are trained together."""
-    settings: Mapping[str, str]
-    """Of the grid."""
+    settings: Mapping[str, str]  # of the grid
     seed: int
     folder: Path
 
     @classmethod
-    def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
-        """The cell in its place below `output`."""
+    def of(cls, request: Request, strategy: str, variant, settings, seed: int) -> "Cell":
+        """The cell in its place below the request's output."""
+        task = request.task
         parts = [task.suite]
         # "TASKS" of the variant names the task too.
         if "TASKS" not in variant:
@@ -126,7 +116,7 @@ class Cell:
             # A value may be a path, which would become folders of its own.
             parts.append(f"{name}={value}".replace("/", "_"))
         parts.append(f"seed-{seed}")
-        folder = Path(output).absolute().joinpath("cells", *parts)
+        folder = Path(request.output).absolute().joinpath("cells", *parts)
         return cls(task, strategy, variant, settings, seed, folder)
 
 

@@ -5,9 +5,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from xlingjax.data.labelled.task import Task, read
+from xlingjax.data.labelled.task import Task, has_gold, read
 from xlingjax.evaluation import bucc, tatoeba
-from xlingjax.evaluation.task.scores import has_gold
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
 from xlingjax.inference.run import TrainedRun
@@ -28,8 +27,7 @@ class States:
     layer: int
     """Of the score and the submission: the requested one, else the run's own, else the paper's."""
     pooling: str
-    layers: tuple[int, ...]
-    """All that are measured."""
+    layers: tuple[int, ...]  # all that are measured
     poolings: tuple[str, ...]
     prefix: str = ""
     max_length: int = LONGEST
@@ -114,7 +112,7 @@ class Search:
             mesh=self.run.mesh,
             **self.reads.text,
         )
-        if has_gold(self.task, records):
+        if has_gold(bitext):
             for pooling, by_layer in lines.items():
                 self.layers.setdefault(pooling, {})[language] = {
                     str(layer): 100 * accuracy(line, bitext) for layer, line in by_layer.items()

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.data.labelled.task import Task, languages_present, read
+from xlingjax.data.labelled.task import Task, has_gold, languages_present, read
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import scored
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.evaluation.task.predictions import predict, translations
-from xlingjax.evaluation.task.scores import chosen_languages, has_gold, means
+from xlingjax.evaluation.task.scores import chosen_languages, means
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.params import flattened
 from xlingjax.model.partition import mesh_of_all
@@ -96,7 +96,7 @@ def score(
         if task.kind in ("retrieval", "mining"):
             # One record is a whole bitext.
             examples[language] = len(records[0].target)
-        if has_gold(task, records):
+        if has_gold(records[0]):
             by_language[language] = scored(task, records, predicted, language)
     overall = {}
     if by_language:
@@ -204,10 +204,7 @@ def score_cell(
         seed=cell.seed,
         start={"run": request.source, "sha256": start},
         select=select,
-        trained={
-            "split": bound["TRAIN_SPLIT"],
-            "examples": counted(request, task, bound).examples,
-        },
+        trained={"split": bound["TRAIN_SPLIT"], "examples": counted(request, task, bound).examples},
         dev={
             "means": {name: value for name, value in dev.items() if isinstance(value, float)},
             "by_language": dev["by_language"],

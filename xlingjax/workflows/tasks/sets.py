@@ -9,6 +9,7 @@ from pathlib import Path
 from xlingjax.data.labelled.task import (
     Task,
     find,
+    has_gold,
     hashes,
     languages_present,
     part_of,
@@ -18,7 +19,7 @@ from xlingjax.data.labelled.task import (
 from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task.scores import chosen_languages, has_gold
+from xlingjax.evaluation.task.scores import chosen_languages
 from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import ALL, Training
@@ -36,8 +37,7 @@ from xlingjax.workflows.tasks.request import (
 )
 from xlingjax.workflows.tasks.strategies import PAIRED, TRANSLATABLE, Unsuited
 
-NO_DEV = ("train[:90%]", "train[90%:]")
-"""Training and dev where there is no dev set."""
+NO_DEV = ("train[:90%]", "train[90%:]")  # training and dev where there is no dev set
 NO_ANSWERS = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers.
 """
@@ -63,7 +63,7 @@ def splits_of(request: Request, given: Collection[str], bound: Bound) -> dict[st
         return {}
     for task in request.tasks:
         present = languages_present(task, request.data, "test")
-        if not any(has_gold(task, read(task, request.data, "test", one)) for one in present):
+        if not any(has_gold(read(task, request.data, "test", one)[0]) for one in present):
             return {"DEV_SPLIT": NO_ANSWERS[0], "TEST_SPLIT": NO_ANSWERS[1]}
     return {}
 
@@ -269,10 +269,8 @@ class Count:
     """What a task is trained on in an epoch."""
 
     examples: int
-    rows: int
-    """Of the model: a long example is several."""
-    notes: tuple[str, ...] = ()
-    """A line for each file whose rows are left out."""
+    rows: int  # of the model: a long example is several
+    notes: tuple[str, ...] = ()  # a line for each file whose rows are left out
 
 
 def counted(request: Request, task: Task, bound: Bound) -> Count:

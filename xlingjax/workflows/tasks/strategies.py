@@ -3,12 +3,10 @@ together."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from xlingjax.data.labelled.task import Task, find, languages_present, read
+from xlingjax.data.labelled.task import Task, find, has_gold, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task.scores import has_gold
 
-OVER = ("PIVOT", "TARGET")
-"""Macros of a strategy that each language in turn is put in."""
+OVER = ("PIVOT", "TARGET")  # macros of a strategy that each language in turn is put in
 TAUGHT = ("classification", "ranking", "tagging")
 """The kinds of tasks whose examples a teacher can label."""
 PAIRED = ("classification", "ranking", "tagging", "span_qa")
@@ -16,8 +14,7 @@ PAIRED = ("classification", "ranking", "tagging", "span_qa")
 TRANSLATABLE = ("classification", "ranking")
 """Those whose answers for a translation are answers for what was translated: not tags of its words,
 nor spans of its text."""
-STUDIED = "multi_language"
-"""The strategy that runs over sets of languages, where they are given."""
+STUDIED = "multi_language"  # the strategy that runs over sets of languages, where they are given
 
 
 class Unsuited(UserError):
@@ -91,7 +88,7 @@ def is_tested(task: Task, data: str, language: str) -> bool:
         return True
     if not find(task, data, "test", language):
         return False
-    return has_gold(task, read(task, data, "test", language))
+    return has_gold(read(task, data, "test", language)[0])
 
 
 def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:

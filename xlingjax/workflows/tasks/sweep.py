@@ -11,7 +11,7 @@ import functools
 import itertools
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -67,7 +67,7 @@ def run(request: Request, machine: RuntimeConfig, say: Say = print, wait: bool =
     # `check` has said what is passed over.
     plan = _planned(request, say=lambda line: None)
     settings = itertools.product(plan.variants, _grid(request), range(request.seeds))
-    cells = [_cell(request, plan, *of_cell) for of_cell in settings]
+    cells = [Cell.of(request, plan.strategy.stem, *of_cell) for of_cell in settings]
     say(f"{request.called}, {plan.strategy.stem}: {len(cells)} cells")
     if plan.random:
         start = "random"
@@ -93,18 +93,8 @@ def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
     seed and settings are the student's."""
     if not plan.taught:
         return {}
-    teacher = Cell.of(request.output, request.task, TEACHER, {}, cell.settings, cell.seed)
+    teacher = Cell.of(request, TEACHER, {}, cell.settings, cell.seed)
     return {LABELLED: repr(str(label(request, teacher, cell)))}
-
-
-def _cell(
-    request: Request,
-    plan: "_Plan",
-    variant: Mapping[str, str],
-    settings: Mapping[str, str],
-    seed: int,
-) -> Cell:
-    return Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, seed)
 
 
 def _grid(request: Request) -> list[dict[str, str]]:
@@ -122,8 +112,7 @@ class PlannedCell:
 
     name: str
     recipe: Recipe
-    bound: Bound
-    """{macro: value}"""
+    bound: Bound  # {macro: value}
 
 
 def check(request: Request, say: Say = print, devices: int | None = None) -> list[PlannedCell]:
@@ -171,7 +160,7 @@ def _planned_cells(request: Request, say: Say) -> Iterator[PlannedCell]:
         yield from _planned_cells(dataclasses.replace(request, strategy=TEACHER), say)
         return
     for variant, settings in itertools.product(plan.variants, _grid(request)):
-        cell = _cell(request, plan, variant, settings, 0)
+        cell = Cell.of(request, plan.strategy.stem, variant, settings, 0)
         text = recipe_of(request, cell, plan.strategy, {})
         # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
         with tempfile.TemporaryDirectory() as folder:
@@ -222,10 +211,8 @@ def _require_sets(
 class _Plan:
     strategy: Path
     variants: list[dict[str, str]]
-    taught: bool
-    """A teacher labels the translations first."""
-    random: bool
-    """It starts from random weights."""
+    taught: bool  # a teacher labels the translations first
+    random: bool  # it starts from random weights
 
 
 def _planned(request: Request, say: Say) -> _Plan:
