@@ -8,8 +8,7 @@ from typing import Any
 from xlingjax.config.bindings import fields_of, with_fields
 from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
-from xlingjax.data.batches.loader import Batches, BatchSource
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import Batches, BatchSettings, BatchSource, file_batches
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.store.tokenise import BlockText
@@ -29,7 +28,7 @@ class TextSource:
     A mixture is drawn by its rates as they
     are, where `sampling` says nothing else (`ALPHA=None`). holdout: share of the lines of files
     left out of training; refused beside a mixture, which has splits. The others: see
-    `data.batches.text.BatchSettings`.
+    `data.batches.loader.BatchSettings`.
     """
 
     corpus: Corpus
