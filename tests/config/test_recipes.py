@@ -23,7 +23,7 @@ from tests.helpers import toy
 from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.ernie_m import btmlm
+from xlingjax.config.ernie_m import OBJECTIVES
 from xlingjax.config.text import TextSource
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -640,6 +640,7 @@ def test_pseudo_tokens_have_positions():
         )
         assert positions == 512
         check_length("btmlm", 512, recipe.bound["model"], positions)
+    btmlm = OBJECTIVES["btmlm"]
     # Scattered ones have places as far behind the text as it is long.
     source = btmlm(TextSource(NOWHERE), 8, 512, placement="scattered").source
     with pytest.raises(UserError, match="use 890 positions.*lower LENGTH .*BTMLM_LENGTH"):

@@ -1,11 +1,11 @@
 """The batches of an objective, from text or a SeqIO mixture."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlingjax.config.bindings import fields_of, with_fields
+from xlingjax.config.bindings import fields_of, made, with_fields
 from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
 from xlingjax.data.batches.loader import Batches, BatchSettings, BatchSource, file_batches
@@ -174,19 +174,24 @@ def of_text(
     features: Any,
     batch: int = 16,
     length: int = 256,
-    name: str = "",
     packed: Callable[[Any], bool] | None = None,
-    complete: Callable[[TextSource, Any], Any] | None = None,
+    change: Callable[..., Mapping[str, Any]] | None = None,
+    complete: Callable[[TextSource, Any, Mapping[str, Any]], Any] | None = None,
+    hidden: Sequence[str] = (),
     **defaults: Any,
 ) -> Callable[..., ObjectiveRun]:
     """A function for recipes: an objective on the rows of a preprocessor, whose fields are its
-    arguments, beside `text`, `batch`, `length` and `weight`.
+    arguments, but for those `hidden`, beside `text`, `batch`, `length` and `weight`.
 
-    name: of the objective, where it is not its own. packed: whether a row may hold several
-    examples, by the preprocessor. complete: see `TextSource.batches`. defaults: instead of the
-    fields' own.
+    packed: whether a row may hold several examples, by the preprocessor. change: gives {field:
+    value} in place of arguments, from those of its own parameters, which are arguments too.
+    complete: the preprocessor with what only the text can tell of it, by (text, preprocessor,
+    arguments), when it is opened. defaults: instead of the fields' own.
     """
-    of_rows, of_objective = fields_of(features, defaults), fields_of(objective, defaults)
+    declared = dict(inspect.signature(change, eval_str=True).parameters) if change else {}
+    arguments = fields_of(features, defaults) | fields_of(objective, defaults) | declared
+    for name in ("text", *hidden):
+        arguments.pop(name, None)
 
     def make(
         text: TextSource,
@@ -195,18 +200,18 @@ def of_text(
         weight: Weight = 1.0,
         **given: Any,
     ) -> ObjectiveRun:
-        given = defaults | given
-        rows = features(**{field: given[field] for field in of_rows if field in given})
-        settings = {field: given[field] for field in of_objective if field in given}
+        given = {name: one.default for name, one in arguments.items()} | defaults | given
+        given["text"] = text
+        if change:
+            given |= change(**{name: given[name] for name in declared})
+        rows = made(features, given)
         if packed:
-            settings["packed"] = packed(rows)
-        if name:
-            settings["name"] = name
-        filled = functools.partial(complete, text) if complete else None
-        source = text.batches(rows, batch, length, complete=filled)
-        return ObjectiveRun(objective(**settings), source, weight)
+            given["packed"] = packed(rows)
+        filled = (lambda rows: complete(text, rows, given)) if complete else None
+        source = given["text"].batches(rows, batch, length, complete=filled)
+        return ObjectiveRun(made(objective, given), source, weight)
 
-    make.__signature__ = with_fields(make, {**of_rows, **of_objective})
+    make.__signature__ = with_fields(make, arguments)
     make.__doc__ = objective.__doc__
     return make
 
