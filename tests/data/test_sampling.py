@@ -20,16 +20,13 @@ def test_an_absent_language_is_never_drawn():
 def test_modes():
     counts = {"de": 900, "en": 100}
     assert Sampling().shares(counts) == pytest.approx({"de": 0.8232, "en": 0.1768}, abs=1e-4)
-    assert Sampling(alpha=0.5).shares(counts) == Sampling(temperature=2).shares(counts)
-    assert Sampling(temperature=2).shares(counts) == pytest.approx({"de": 0.75, "en": 0.25})
-    assert Sampling(uniform=True).shares(counts) == {"de": 0.5, "en": 0.5}
+    assert Sampling(alpha=0.5).shares(counts) == pytest.approx({"de": 0.75, "en": 0.25})
+    assert Sampling(alpha=0.0).shares(counts) == {"de": 0.5, "en": 0.5}
     assert Sampling(weights={"en": 3, "de": 1}).shares(counts) == {"de": 0.25, "en": 0.75}
     with pytest.raises(UserError, match="unknown: fr, missing: en"):
         Sampling(weights={"de": 1, "fr": 1}).shares(counts)
     with pytest.raises(UserError, match="counts='bytes': 'sentences', 'tokens' or 'mixture' is"):
         Sampling(counts="bytes")
-    with pytest.raises(UserError, match="temperature=0.0: a number above 0"):
-        Sampling(temperature=0.0)
     with pytest.raises(UserError, match="alpha=-1.0: a number of 0 or more"):
         Sampling(alpha=-1.0)
 
@@ -52,7 +49,6 @@ def test_counts_without_text_are_refused(counts):
         smoothed(counts, 0.5)
 
 
-@pytest.mark.parametrize("other", [{"temperature": 1.0}, {"weights": {}}, {"uniform": True}])
-def test_two_ways_to_sample_are_one_too_many(other):
-    with pytest.raises(UserError, match="sampling options alpha and .* exclude each other"):
-        Sampling(alpha=0.0, **other)
+def test_two_ways_to_sample_are_one_too_many():
+    with pytest.raises(UserError, match="sampling options alpha and weights exclude each other"):
+        Sampling(alpha=0.0, weights={})

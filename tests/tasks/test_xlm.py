@@ -163,7 +163,7 @@ def test_languages_are_numbered_over_all_files(folder, vocabulary):
     files = {"mono": str(folder / "mono/en/*.txt"), "parallel": str(folder / "parallel")}
     clm = file_source(ClmFeatures(), vocabulary, 2, 16, **files)
     tlm = file_source(
-        TlmFeatures(), str(folder / "vocabulary"), 2, 128, sampling=Sampling(uniform=True), **files
+        TlmFeatures(), str(folder / "vocabulary"), 2, 128, sampling=Sampling(alpha=0.0), **files
     )
     assert clm.languages == tlm.languages == ("de", "en")
     batch = clm.next()

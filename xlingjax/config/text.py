@@ -163,10 +163,9 @@ class TextSource:
 
 def of_rates(sampling: Sampling) -> Sampling:
     """How a mixture is drawn: by its rates, where nothing else is asked for."""
-    asked = (sampling.alpha, sampling.temperature, sampling.weights)
-    if sampling.uniform or sampling.counts == "tokens" or any(one is not None for one in asked):
-        return sampling
-    return dataclasses.replace(sampling, alpha=1.0, counts="mixture")
+    if sampling.alpha is None and sampling.weights is None and sampling.counts != "tokens":
+        return dataclasses.replace(sampling, alpha=1.0, counts="mixture")
+    return sampling
 
 
 def of_text(

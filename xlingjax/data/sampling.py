@@ -1,5 +1,4 @@
-"""How often each language or pair is drawn: exponent smoothing, temperature, given weights or
-uniform. No TensorFlow.
+"""How often each language or pair is drawn: by exponent smoothing or given weights. No TensorFlow.
 
 XLM §3.1: p_i = n_i / sum n, q_i = p_i^alpha / sum p^alpha. A temperature T is alpha = 1 / T.
 """
@@ -34,42 +33,23 @@ def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
 class Sampling:
     """How rows (or batches) are drawn over the tasks of a mixture.
 
-    At most one of: `alpha`; `temperature` (alpha = 1 / temperature); `weights`, by language
-    (`"de"`) or pair (`"de-en"`); `uniform`. With none, alpha = 0.7 (XLM §3.1). `counts` says what
-    n_i is: `sentences` (XLM), `tokens`, or `mixture`, the rates of the SeqIO mixture.
+    At most one of: `alpha`; `weights`, by language (`"de"`) or pair (`"de-en"`). With none, alpha =
+    0.7 (XLM §3.1). `counts` says what n_i is: `sentences` (XLM), `tokens`, or `mixture`, the rates
+    of the SeqIO mixture.
     `same_language`: one language or pair in a batch (XLM) or mixed rows (fairseq).
     """
 
     alpha: float | None = None
-    temperature: float | None = None
     weights: Mapping[str, float] | None = None
-    uniform: bool = False
     counts: str = "sentences"
     same_language: bool = True
 
     def __post_init__(self):
         require_choice(self, ("sentences", "tokens", "mixture"), "counts", "sampling: ")
-        require_numbers(self, "(0, inf)", "temperature", "sampling: ")
         require_numbers(self, "[0, inf)", "alpha weights", "sampling: ")
-        given = []
-        for name in ("alpha", "temperature", "weights"):
-            if getattr(self, name) is not None:
-                given.append(name)
-        if self.uniform:
-            given.append("uniform")
         # Which one is meant is unknown, and either choice would give a run that nobody asked for.
-        if len(given) > 1:
-            raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
-
-    def _exponent(self) -> float:
-        """alpha of XLM §3.1, however it is given."""
-        if self.uniform:
-            return 0.0
-        if self.temperature is not None:
-            return 1 / self.temperature
-        if self.alpha is not None:
-            return self.alpha
-        return 0.7
+        if self.alpha is not None and self.weights is not None:
+            raise UserError("sampling options alpha and weights exclude each other; give one")
 
     def shares(self, counts: Mapping[str, float]) -> dict[str, float]:
         """The share of each name in the draws; sums to 1. Raises UserError when `weights` do not
@@ -87,7 +67,7 @@ class Sampling:
             # Exponent 1: given weights are taken as they are and only brought to sum 1.
             shares = smoothed([self.weights[name] for name in names], 1.0)
         else:
-            shares = smoothed(list(counts.values()), self._exponent())
+            shares = smoothed(list(counts.values()), 0.7 if self.alpha is None else self.alpha)
         return dict(zip(names, shares.tolist(), strict=True))
 
 
