@@ -41,8 +41,6 @@ class TextSource:
     data_shards: int = 1
     threads: int = 1
     prefetch: int = 2
-    # Not in __init__, since no recipe may bind it: see `of_stage`.
-    stage: int = dataclasses.field(default=0, init=False)
 
     def __post_init__(self):
         require_numbers(self, "[0, 1)", "holdout", "text: ")
@@ -51,16 +49,8 @@ class TextSource:
 
     def of_stage(self, step: int) -> "TextSource":
         """The same text for the stage of a run that begins at `step`: each draws anew."""
-        text = dataclasses.replace(self)
-        # The class is frozen, and `stage` is no argument that `replace` could take.
-        object.__setattr__(text, "stage", step)
-        return text
-
-    def of_mixture(self, mixture: str | None) -> "TextSource":
-        """The same settings for another mixture; None: for the files."""
-        text = dataclasses.replace(self, mixture=mixture)
-        object.__setattr__(text, "stage", self.stage)
-        return text
+        # A stage that began with the first's seed would draw its rows once more.
+        return dataclasses.replace(self, seed=self.seed + step)
 
     def texts(self) -> list[BlockText]:
         """The text of each task of the mixture. Raises UserError as `data.task_records`."""
@@ -116,8 +106,7 @@ class TextSource:
     ) -> BatchSource:
         """From the mixture or from files."""
         settings = BatchSettings(
-            # A stage that began with the first's seed would draw its rows once more.
-            seed=self.seed + self.stage,
+            seed=self.seed,
             sampling=self.sampling,
             languages=self.corpus.languages,
             data_shards=self.data_shards,

@@ -1,6 +1,7 @@
 """Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
 two languages."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,9 @@ def _negatives(text: TextSource, negatives_mixture: str | None = None) -> dict[s
     negatives where it has some; else drawn from its pairs at random."""
     # Mined negatives are the hard ones, so they replace random partners altogether.
     mined = bool(negatives_mixture or text.corpus.negatives)
-    return {"mined": mined, "text": text.of_mixture(negatives_mixture) if mined else text}
+    if mined:
+        text = dataclasses.replace(text, mixture=negatives_mixture)
+    return {"mined": mined, "text": text}
 
 
 # Reads all of the text, so it waits until training opens it.
