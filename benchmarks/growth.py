@@ -19,7 +19,7 @@ def measure(
     after that, `batches_per_s`, `peak_rss_gb` of this process (pages of mapped files among them)
     and `children_rss_gb`, the largest of those that tokenise."""
     began = time.perf_counter()
-    from xlingjax.data.batches.text import BatchSettings, file_batches
+    from xlingjax.data.batches.loader import BatchSettings, file_batches
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.preprocessors.xlm import MlmFeatures
 

@@ -46,7 +46,7 @@ class Ours:
             unroll=unroll,
             **attention,
         )
-        objective = MLM(packed=False, chunk=chunk)
+        objective = MLM(chunk=chunk)
         settings = OptimizerConfig(
             learning_rate=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.01
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import BatchSettings, file_batches
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.text.names import is_language_code
 from xlingjax.data.vocabulary.training import train_vocabulary

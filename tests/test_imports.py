@@ -138,7 +138,7 @@ def test_the_options_of_all_verbs_are_listed_without_the_packages_of_any():
 
 def test_the_trainer_needs_neither_tensorflow_nor_gin():
     """They take seconds or may be absent."""
-    found = imported("import xlingjax.training.loop, xlingjax.data.batches.text")
+    found = imported("import xlingjax.training.loop, xlingjax.data.batches.loader")
     assert "jax" in found and not found & {"tensorflow", "seqio", "gin", *HEAVY}
 
 

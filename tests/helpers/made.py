@@ -4,7 +4,7 @@ import numpy as np
 
 from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.rows.plan import RowReader
 from xlingjax.data.store.tokenise import Records, Tokens
 
 

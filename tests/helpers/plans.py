@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.rows.plan import RowReader
 from xlingjax.data.store.tokenise import Tokens
 
 EOS, BOS, PAD = 1, 0, 2

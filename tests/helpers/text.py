@@ -1,6 +1,6 @@
 """Batches from text files, with the settings of batches as keywords."""
 
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import BatchSettings, file_batches
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 FILES = ("mono", "parallel", "negatives", "holdout")

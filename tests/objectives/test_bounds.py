@@ -37,8 +37,6 @@ from xlingjax.objectives.xlm import CLM, MLM, TLM
 REFUSED = [
     (Translation, {"smoothing": 1.0}, "smoothing=1.0: a number from 0 to below 1"),
     (Translation, {"factor": "1:1"}, "steps rising from 0"),
-    (BackTranslation, {"temperature": -0.1}, "temperature=-0.1: a number of 0"),
-    (BackTranslation, {"max_length": (1.0, -1)}, "a number of 0 or more"),
     (XFNP, {"alphas": (0.0, 0.0)}, "must not be all 0"),
     (XFNP, {"alphas": (1.0, -0.001)}, "a number of 0 or more"),
     (XFNP, {"skip": "words"}, "skip='words': 'target', 'runs' or 'none' is needed"),

@@ -3,7 +3,6 @@ without a model."""
 
 import types
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -86,9 +85,9 @@ def generating(monkeypatch, language_tokens=0):
     """(a model whose `generate` writes `WRITTEN`, what it was asked for)."""
     asked = {}
 
-    def generate(model, params, batch, start, language, ids, decoding, columns, key):
-        names = ("start", "language", "ids", "decoding", "columns", "key")
-        values = (start, language, ids, decoding, columns, key)
+    def generate(model, params, batch, start, language, ids, decoding, columns):
+        names = ("start", "language", "ids", "decoding", "columns")
+        values = (start, language, ids, decoding, columns)
         asked.update(zip(names, values, strict=True))
         return Texts(jnp.asarray(WRITTEN), jnp.asarray(LENGTHS), jnp.zeros((3, 2)))
 
@@ -98,9 +97,9 @@ def generating(monkeypatch, language_tokens=0):
 
 def test_the_source_that_back_translation_reads_is_what_was_written(monkeypatch):
     model, asked = generating(monkeypatch)
-    objective = BackTranslation(max_length=(0.5, 3), temperature=0.7)
-    found = objective.translated(model, {}, TEXTS, jax.random.key(3))
-    assert asked["decoding"] == Decoding(max_length=(0.5, 3), temperature=0.7)
+    objective = BackTranslation()
+    found = objective.translated(model, {}, TEXTS)
+    assert asked["decoding"] == Decoding(max_length=(1.3, 5))
     # A row's source opens with a token of its own.
     assert asked["columns"] == 6 - 1
     np.testing.assert_array_equal(asked["start"], [END] * 3)
@@ -108,8 +107,6 @@ def test_the_source_that_back_translation_reads_is_what_was_written(monkeypatch)
     assert (int(asked["ids"].end), int(asked["ids"].pad)) == (END, PAD)
     # Every special token but the one that ends a text.
     assert {*np.asarray(asked["ids"].banned).tolist()} == {FIRST, PAD, 3}
-    # Not the second pass's key, whose dropout it would repeat; and the same in a run that goes on.
-    assert asked["key"] == jax.random.fold_in(jax.random.key(3), 1)
     want = {
         "input_ids": [
             [FIRST, 30, 31, END, PAD, PAD],
@@ -135,5 +132,3 @@ def test_a_translation_begins_with_the_token_of_its_language_where_there_are_suc
     BackTranslation().translated(model, {}, TEXTS)
     first = GENERATOR.vocab_size - 3
     np.testing.assert_array_equal(asked["start"], [first + 2, first + 1, first])
-    # Two evaluations draw the same.
-    assert asked["key"] == jax.random.fold_in(jax.random.key(0), 1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny
+from tests.helpers.leaks import reachable, visibility
 from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch, random_model
 from xlingjax.model import attention, chunked
 from xlingjax.model.attention import Refused
@@ -26,7 +27,7 @@ from xlingjax.model.masks import (
     valid_keys,
 )
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.objectives.leak import prediction_visibility, reachable, visibility
+from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]

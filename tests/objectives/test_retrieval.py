@@ -8,10 +8,10 @@ import pytest
 
 from tests.helpers import made, tiny
 from tests.helpers import numpy_transformer as transformer
+from tests.helpers.leaks import visibility
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
 from xlingjax.inference.encode import pooling_weights
 from xlingjax.model.flops import flops_per_token
-from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 

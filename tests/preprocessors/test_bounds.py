@@ -107,7 +107,6 @@ def test_the_text_is_as_long_as_leaves_room_for_what_stands_behind_it(length):
 
 def test_what_a_decoder_reads_has_as_many_columns_as_it_may_need():
     assert MaskedWordsFeatures().decoder_columns(40) == 6 + 1
-    assert MaskedWordsFeatures(target="text").decoder_columns(40) == 40
     for kind in (TranslationFeatures, MaskedTranslationFeatures):
         assert (kind().columns(40), kind().decoder_columns(40)) == (80, 40)
     assert DenoisingFeatures().columns(40) == DenoisingFeatures().decoder_columns(40) == 40

@@ -68,7 +68,6 @@ BATCHES = {
     "veco_text": VecoTextFeatures(),
     "hardest_negative": SentencePairFeatures(),
     "masked_words": MaskedWordsFeatures(),
-    "masked_words of text": MaskedWordsFeatures(target="text"),
     "masked_translation": MaskedTranslationFeatures(),
     "translation": TranslationFeatures(truncate=True, max_pieces=6),
     "xdae": DenoisingFeatures(NOISE, languages=("de", "en", "zh"), language_tokens=False),

@@ -56,16 +56,6 @@ def test_the_decoder_writes_the_words_that_the_source_hides_in_their_order(rate)
         assert paid.all()
 
 
-def test_of_a_target_that_is_the_text_the_masked_words_alone_are_paid():
-    masking = Masking(0.3, mask=1.0, random=0.0)
-    found = rows_of(MaskedWordsFeatures(masking, "text"))
-    for text, source, read, targets, paid in found:
-        np.testing.assert_array_equal(targets, text[1:])
-        np.testing.assert_array_equal(read, [EOS, *text[1:-1]])
-        np.testing.assert_array_equal(paid, source[1:] == MASK)
-        assert paid.sum() == np.ceil(0.3 * len(text))
-
-
 def test_pairs_are_translated_both_ways_from_a_masked_source():
     masking = Masking(0.25, mask=1.0, random=0.0)
     features = MaskedTranslationFeatures(masking=masking, packing=False)

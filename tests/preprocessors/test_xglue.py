@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import made
 from tests.helpers.made import Xlmr
 from xlingjax.data.rows.draws import STARTS, Draws
-from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.rows.plan import RowReader
 from xlingjax.data.store.tokenise import Records, Tokens
 from xlingjax.preprocessors.xglue import XfnpFeatures
 

@@ -129,14 +129,25 @@ def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
+def made(kind: Any, given: Mapping[str, Any]) -> Any:
+    """A dataclass of those of its fields that are given."""
+    return kind(
+        **{one.name: given[one.name] for one in dataclasses.fields(kind) if one.name in given}
+    )
+
+
 def with_fields(
     function: Callable[..., Any], fields: Mapping[str, inspect.Parameter]
 ) -> inspect.Signature:
     """That of a function of `**given`, with these parameters in its place."""
     own = inspect.signature(function, eval_str=True)
     named = {
-        name: one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        name: one
         for name, one in own.parameters.items()
         if one.kind is not inspect.Parameter.VAR_KEYWORD
     }
-    return own.replace(parameters=[*{**named, **fields}.values()])
+    by_keyword = {
+        name: one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, one in (named | fields).items()
+    }
+    return own.replace(parameters=[*by_keyword.values()])

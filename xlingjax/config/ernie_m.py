@@ -1,54 +1,36 @@
 """ERNIE-M (Ouyang et al. 2021) on the text of a run: CAMLM on pairs, BTMLM on monolingual text."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from xlingjax.config.text import TextSource, of_text
 from xlingjax.data.sampling import Sampling
+from xlingjax.data.store.tokenise import tokenise
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.errors import UserError, require_choice
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
-from xlingjax.preprocessors.xlm import Masking
-from xlingjax.training.feed import ObjectiveRun
-from xlingjax.training.schedule import Weight
 
 
-def btmlm(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 256,
-    masking: Masking = Masking(),
-    proportion: float = 0.15,
-    placement: str = "behind",
-    reset_positions: bool = False,
-    decode: str = "argmax",
-    own_masks: str = "self",
-    target_languages: str = "share",
-    chunk: int = 0,
-    pairs: TextSource | None = None,
-    weight: Weight = 1.0,
-) -> ObjectiveRun:
-    """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in
-    a language that the corpus has pairs of (or the mixture of `pairs`), drawn by their `share` as
-    the text is sampled, or `uniform`. placement, reset_positions: see `BtmlmFeatures`; decode,
-    own_masks: `BTMLM`.
-    """
+def _languages(target_languages: str = "share", pairs: TextSource | None = None) -> dict[str, Any]:
+    """target_languages: pseudo tokens are in a language that the corpus has pairs of (or the
+    mixture of `pairs`), drawn by their `share` as the text is sampled, or `uniform`."""
     chosen = {"target_languages": target_languages}
     require_choice(chosen, ("share", "uniform"), "target_languages", "btmlm: ")
-    objective = BTMLM(decode=decode, own_masks=own_masks, chunk=chunk)
-    features = BtmlmFeatures(masking, proportion, placement, reset_positions)
+    return {}
 
-    # Shares count the pairs of files, which are not there when a recipe is only looked at.
-    def complete(features: BtmlmFeatures) -> BtmlmFeatures:
-        sampling = text.sampling
-        if target_languages == "uniform":
-            # Shares to the power of 0 are all alike.
-            sampling = Sampling(alpha=0.0)
-        shares = pair_shares(text, sampling, pairs)
-        return dataclasses.replace(features, targets=tuple(shares.items()))
 
-    source = text.batches(features, batch, length, complete=complete)
-    return ObjectiveRun(objective, source, weight)
+# Shares count the pairs of files, which are not there when a recipe is only looked at.
+def _with_targets(
+    text: TextSource, features: BtmlmFeatures, given: Mapping[str, Any]
+) -> BtmlmFeatures:
+    sampling = text.sampling
+    if given["target_languages"] == "uniform":
+        # Shares to the power of 0 are all alike.
+        sampling = Sampling(alpha=0.0)
+    shares = pair_shares(text, sampling, given["pairs"])
+    return dataclasses.replace(features, targets=tuple(shares.items()))
 
 
 def pair_shares(
@@ -82,9 +64,6 @@ def _translations(
     text: TextSource, pairs: TextSource | None
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """(the languages, the number of pairs) of each parallel text."""
-    from xlingjax.data.store.tokenise import tokenise
-    from xlingjax.data.text.sources import find_pairs
-
     if pairs is not None and pairs.mixture:
         for of_task in pairs.texts():
             if len({*of_task.languages}) > 1:
@@ -99,4 +78,14 @@ def _translations(
         yield pair.languages, sum(first.sentences)
 
 
-OBJECTIVES = {"camlm": of_text(CAMLM, CamlmFeatures, chunk=0), "btmlm": btmlm}
+OBJECTIVES = {
+    "camlm": of_text(CAMLM, CamlmFeatures, chunk=0),
+    "btmlm": of_text(
+        BTMLM,
+        BtmlmFeatures,
+        change=_languages,
+        complete=_with_targets,
+        hidden=("targets",),
+        chunk=0,
+    ),
+}

@@ -213,33 +213,16 @@ def accuracy(
     corpus: Corpus,
     files: str | None = None,
     labels: Files = None,
-    length: int = 128,
-    reset_positions: bool = False,
+    pivot: str | None = None,
+    reading: Reading = Reading(),
     limit: int = 0,
     trained_on: Files = "en",
     name: str = "nli_test",
 ) -> Evaluators:
     """Accuracy per language on labelled TSVs, `files` a path with {language}:
-    "nli/test-{language}.tsv"."""
-    reading = Reading(length, reset_positions)
-    return own_score(corpus, "classification", files, labels, reading, limit, trained_on, name)
-
-
-def plug_in_accuracy(
-    corpus: Corpus,
-    files: str | None = None,
-    labels: Files = None,
-    pivot: str = "en",
-    length: int = 128,
-    reset_positions: bool = False,
-    limit: int = 0,
-    trained_on: Files = "en",
-    name: str = "plug_in_test",
-) -> Evaluators:
-    """Accuracy per language on labelled TSVs that translate each other line by line, each beside
-    that of `pivot`; `files` a path with {language}. length: tokens of an example in one language.
-    """
-    how = (files, labels, Reading(length, reset_positions), limit, trained_on, name)
+    "nli/test-{language}.tsv"; with a `pivot` of files that translate each other line by line, each
+    example beside that of the pivot."""
+    how = (files, labels, reading, limit, trained_on, name)
     return own_score(corpus, "classification", *how, pivot=pivot)
 
 
@@ -248,14 +231,13 @@ def tagging_score(
     files: str | None = None,
     labels: Files = None,
     metric: str = "accuracy",
-    length: int = 128,
+    reading: Reading = Reading(),
     trained_on: Files = "en",
     name: str = "tagging_test",
-    apart: bool = True,
 ) -> Evaluators:
     """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric:
-    `accuracy` per word, or `f1` of entities. apart: see `pieces_of_words`."""
-    how = (files, labels, Reading(length, apart=apart), 0, trained_on, name)
+    `accuracy` per word, or `f1` of entities."""
+    how = (files, labels, reading, 0, trained_on, name)
     # Tags of words are scored one by one; entities as conlleval does, as whole spans.
     metrics = ("conll_f1",) if metric == "f1" else ("token_accuracy",)
     return own_score(corpus, "tagging", *how, metrics, metric)
@@ -265,20 +247,15 @@ def answer_score(
     corpus: Corpus,
     files: str | None = None,
     metric: str = "squad",
-    length: int = 384,
-    stride: int = 128,
-    max_question: int = 64,
-    longest: int = 30,
-    reset_positions: bool = False,
+    reading: Reading = Reading(),
     limit: int = 0,
     trained_on: Files = "en",
     name: str = "qa_test",
 ) -> Evaluators:
     """F1 and exact match of answers per language, `files` SQuAD json, a path with {language}:
     "xquad.{language}.json". metric: squad, the English script that XQuAD and TyDiQA use for every
-    language, or mlqa, which knows the languages of MLQA alone. The sizes: see `predict_answers`.
-    limit: questions of a language, 0: all."""
-    reading = Reading(length, reset_positions, stride, max_question, longest)
+    language, or mlqa, which knows the languages of MLQA alone. limit: questions of a language, 0:
+    all."""
     metrics = f"{metric}_f1", f"{metric}_em"
     how = (files, None, reading, limit, trained_on, name, metrics, metric)
     return own_score(corpus, "span_qa", *how)
@@ -391,7 +368,6 @@ EVALUATORS = {
     "samples": of_fields(MaskedSamples, "text"),
     "pseudo_perplexity": pseudo_perplexity,
     "accuracy": accuracy,
-    "plug_in_accuracy": plug_in_accuracy,
     "tagging_score": tagging_score,
     "answer_score": answer_score,
     "generation_score": generation_score,

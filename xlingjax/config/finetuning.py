@@ -2,6 +2,7 @@
 whose answer is a span of a context. They are a task as a benchmark's, and trained on as one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from xlingjax.config.corpus import Corpus, Languages
 from xlingjax.config.evaluators import Files
@@ -47,48 +48,28 @@ def classification(
     languages: Files = "en",
     labels: Files = None,
     batch: int = 32,
-    length: int = 128,
-    reset_positions: bool = False,
+    reading: Reading = Reading(),
     classifier: str | None = None,
     seed: int = 0,
     task: str | None = None,
+    pivot: str | None = None,
+    stop_gradient: bool = True,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Classification of labelled pairs, in the rows of `pair_rows`.
 
     files: a path with {language}. languages: those trained on. classifier: the model's, where it is
-    set for this. task: whose head learns, of a model with several.
+    set for this. task: whose head learns, of a model with several. pivot: each example stands
+    beside its translation into this language, line by line (plug-in fine-tuning, VECO §3.1), in
+    rows of twice as many tokens; stop_gradient: as in `PlugIn`.
     """
     require_classifier(classifier)
     classes = len(split_list(labels))
-    objective = Classification(classes, classifier == "difference", task)
-    found = _own("classification", files, languages, labels)
-    reading = Reading(length, reset_positions)
-    return on_rows(corpus, objective, found, batch, reading, seed, weight=weight)
-
-
-def plug_in(
-    corpus: Corpus,
-    files: str = "",
-    languages: Files = "en",
-    pivot: str = "en",
-    labels: Files = None,
-    batch: int = 32,
-    length: int = 128,
-    reset_positions: bool = False,
-    stop_gradient: bool = True,
-    seed: int = 0,
-) -> ObjectiveRun:
-    """Plug-in fine-tuning (VECO §3.1) on labelled pairs in each of `languages`, beside their
-    translation into `pivot`.
-
-    files: a path with {language}, line n the same example in every language. length: tokens of an
-    example in one language; a row has twice as many. stop_gradient: as in `PlugIn`.
-    """
-    objective = PlugIn(len(split_list(labels)), stop_gradient)
+    objective: Any = Classification(classes, classifier == "difference", task)
+    if pivot:
+        objective = PlugIn(classes, stop_gradient)
     found = _own("classification", files, languages, labels, pivot)
-    reading = Reading(length, reset_positions)
-    return on_rows(corpus, objective, found, batch, reading, seed, paired=True)
+    return on_rows(corpus, objective, found, batch, reading, seed, bool(pivot), weight)
 
 
 def tagging(
@@ -97,16 +78,12 @@ def tagging(
     languages: Files = "en",
     labels: Files = None,
     batch: int = 32,
-    length: int = 128,
+    reading: Reading = Reading(),
     seed: int = 0,
-    pieces: str = "first",
-    apart: bool = True,
 ) -> ObjectiveRun:
     """Tagging of words. files: a path with {language}. languages: those trained on. labels: the
-    tags. pieces: which
-    of a word have its tag, "first" or "all" (see `tagged_rows`). apart: see `pieces_of_words`."""
+    tags."""
     found = _own("tagging", files, languages, labels)
-    reading = Reading(length, pieces=pieces, apart=apart)
     return on_rows(corpus, Tagging(len(split_list(labels))), found, batch, reading, seed)
 
 
@@ -115,16 +92,11 @@ def span_qa(
     files: str = "",
     languages: Files = "en",
     batch: int = 32,
-    length: int = 384,
-    stride: int = 128,
-    max_question: int = 64,
-    reset_positions: bool = False,
+    reading: Reading = Reading(),
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Answers as spans. files: SQuAD json, a path with {language}. languages: those trained on.
-    stride, max_question, reset_positions: see `span_rows`."""
+    """Answers as spans. files: SQuAD json, a path with {language}. languages: those trained on."""
     found = _own("span_qa", files, languages)
-    reading = Reading(length, reset_positions, stride, max_question)
     return on_rows(corpus, SpanQA(), found, batch, reading, seed)
 
 
@@ -150,7 +122,6 @@ def _own(
 
 BINDABLE = {
     "classification": classification,
-    "plug_in": plug_in,
     "tagging": tagging,
     "span_qa": span_qa,
     "labelled_languages": labelled_languages,

@@ -1,15 +1,14 @@
 """The batches of an objective, from text or a SeqIO mixture."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlingjax.config.bindings import fields_of, with_fields
+from xlingjax.config.bindings import fields_of, made, with_fields
 from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
-from xlingjax.data.batches.loader import Batches, BatchSource
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import Batches, BatchSettings, BatchSource, file_batches
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.store.tokenise import BlockText
@@ -29,7 +28,7 @@ class TextSource:
     A mixture is drawn by its rates as they
     are, where `sampling` says nothing else (`ALPHA=None`). holdout: share of the lines of files
     left out of training; refused beside a mixture, which has splits. The others: see
-    `data.batches.text.BatchSettings`.
+    `data.batches.loader.BatchSettings`.
     """
 
     corpus: Corpus
@@ -42,8 +41,6 @@ class TextSource:
     data_shards: int = 1
     threads: int = 1
     prefetch: int = 2
-    # Not in __init__, since no recipe may bind it: see `of_stage`.
-    stage: int = dataclasses.field(default=0, init=False)
 
     def __post_init__(self):
         require_numbers(self, "[0, 1)", "holdout", "text: ")
@@ -52,16 +49,8 @@ class TextSource:
 
     def of_stage(self, step: int) -> "TextSource":
         """The same text for the stage of a run that begins at `step`: each draws anew."""
-        text = dataclasses.replace(self)
-        # The class is frozen, and `stage` is no argument that `replace` could take.
-        object.__setattr__(text, "stage", step)
-        return text
-
-    def of_mixture(self, mixture: str | None) -> "TextSource":
-        """The same settings for another mixture; None: for the files."""
-        text = dataclasses.replace(self, mixture=mixture)
-        object.__setattr__(text, "stage", self.stage)
-        return text
+        # A stage that began with the first's seed would draw its rows once more.
+        return dataclasses.replace(self, seed=self.seed + step)
 
     def texts(self) -> list[BlockText]:
         """The text of each task of the mixture. Raises UserError as `data.task_records`."""
@@ -117,8 +106,7 @@ class TextSource:
     ) -> BatchSource:
         """From the mixture or from files."""
         settings = BatchSettings(
-            # A stage that began with the first's seed would draw its rows once more.
-            seed=self.seed + self.stage,
+            seed=self.seed,
             sampling=self.sampling,
             languages=self.corpus.languages,
             data_shards=self.data_shards,
@@ -174,17 +162,23 @@ def of_text(
     features: Any,
     batch: int = 16,
     length: int = 256,
-    name: str = "",
-    complete: Callable[[TextSource, Any], Any] | None = None,
+    change: Callable[..., Mapping[str, Any]] | None = None,
+    complete: Callable[[TextSource, Any, Mapping[str, Any]], Any] | None = None,
+    hidden: Sequence[str] = (),
     **defaults: Any,
 ) -> Callable[..., ObjectiveRun]:
     """A function for recipes: an objective on the rows of a preprocessor, whose fields are its
-    arguments, beside `text`, `batch`, `length` and `weight`.
+    arguments, but for those `hidden`, beside `text`, `batch`, `length` and `weight`.
 
-    name: of the objective, where it is not its own. complete: see `TextSource.batches`.
-    defaults: instead of the fields' own.
+    change: gives {field: value} in place of arguments, from those of its own parameters, which are
+    arguments too.
+    complete: the preprocessor with what only the text can tell of it, by (text, preprocessor,
+    arguments), when it is opened. defaults: instead of the fields' own.
     """
-    of_rows, of_objective = fields_of(features, defaults), fields_of(objective, defaults)
+    declared = dict(inspect.signature(change, eval_str=True).parameters) if change else {}
+    arguments = fields_of(features, defaults) | fields_of(objective, defaults) | declared
+    for name in ("text", *hidden):
+        arguments.pop(name, None)
 
     def make(
         text: TextSource,
@@ -193,16 +187,16 @@ def of_text(
         weight: Weight = 1.0,
         **given: Any,
     ) -> ObjectiveRun:
-        given = defaults | given
-        rows = features(**{field: given[field] for field in of_rows if field in given})
-        settings = {field: given[field] for field in of_objective if field in given}
-        if name:
-            settings["name"] = name
-        filled = functools.partial(complete, text) if complete else None
-        source = text.batches(rows, batch, length, complete=filled)
-        return ObjectiveRun(objective(**settings), source, weight)
+        given = {name: one.default for name, one in arguments.items()} | defaults | given
+        given["text"] = text
+        if change:
+            given |= change(**{name: given[name] for name in declared})
+        rows = made(features, given)
+        filled = (lambda rows: complete(text, rows, given)) if complete else None
+        source = given["text"].batches(rows, batch, length, complete=filled)
+        return ObjectiveRun(made(objective, given), source, weight)
 
-    make.__signature__ = with_fields(make, {**of_rows, **of_objective})
+    make.__signature__ = with_fields(make, arguments)
     make.__doc__ = objective.__doc__
     return make
 

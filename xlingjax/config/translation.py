@@ -2,11 +2,11 @@
 and targets within a language (titles, questions, summaries)."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from xlingjax.config.evaluators import Files
-from xlingjax.config.text import TextSource
-from xlingjax.data.batches.loader import Batches
+from xlingjax.config.text import TextSource, of_text
 from xlingjax.data.rows.targets import check_directions
 from xlingjax.data.text.sources import find_pairs, find_text, split_list
 from xlingjax.errors import UserError, require_whole
@@ -25,46 +25,36 @@ from xlingjax.training.schedule import Weight
 from xlingjax.training.stages import staged
 
 
-def translation(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 128,
-    directions: Files = None,
-    max_pieces: int = 100,
-    packing: bool = True,
-    language_tokens: bool = False,
-    smoothing: float = 0.0,
-    factor: str | float = 1.0,
-    chunk: int = 0,
-    weight: Weight = 1.0,
-) -> ObjectiveRun:
-    """Translation (XLM §4.3) of the corpus's pairs, in `directions` ("de-en fr-en") or in all.
+def _split(directions: Files = None) -> dict[str, Any]:
+    """directions: of those learnt, "de-en fr-en"; None: all."""
+    return {"directions": split_list(directions)}
 
-    length: tokens of a row's sources, and of its targets. language_tokens: those of the model.
-    smoothing, factor: see `Translation`.
-    """
-    features = TranslationFeatures(
-        "translation", split_list(directions), max_pieces, packing, language_tokens
+
+def _checked(
+    text: TextSource, features: TranslationFeatures, _: Mapping[str, Any]
+) -> TranslationFeatures:
+    """Raises UserError for a direction that no pair has."""
+    # The languages of a mixture's pairs are not known before it is open.
+    if not text.mixture:
+        pairs = find_pairs(text.corpus.parallel)
+        found = [pair.languages for pair in pairs if pair.translates]
+        check_directions(features.directions, found)
+    return features
+
+
+def of_pairs(name: str, features: type[TranslationFeatures]) -> Callable[..., ObjectiveRun]:
+    """Translation (XLM §4.3) of the corpus's pairs, in some directions or in all. length: tokens of
+    a row's sources, and of its targets."""
+    return of_text(
+        Translation,
+        features,
+        length=128,
+        change=_split,
+        complete=_checked,
+        hidden=("within", "truncate"),
+        name=name,
+        chunk=0,
     )
-    source = translation_batches(text, features, batch, length)
-    return ObjectiveRun(Translation("translation", smoothing, factor, chunk), source, weight)
-
-
-def translation_batches(
-    text: TextSource, features: TranslationFeatures, batch: int, length: int
-) -> Batches:
-    """The batches of the corpus's pairs. Opening them raises UserError for a direction that none
-    has."""
-
-    def complete(features: TranslationFeatures) -> TranslationFeatures:
-        # The languages of a mixture's pairs are not known before it is open.
-        if not text.mixture:
-            pairs = find_pairs(text.corpus.parallel)
-            found = [pair.languages for pair in pairs if pair.translates]
-            check_directions(features.directions, found)
-        return features
-
-    return text.batches(features, batch, length, complete=complete)
 
 
 def generation(
@@ -88,7 +78,7 @@ def generation(
     targets, `.src.` and `.tgt.`. languages: those trained on. truncate: cut longer sources, do not
     leave them out.
     streams: those of an n-stream decoder that all learn (xFNP); 0: the first, or an ordinary
-    decoder. The others: see `translation`.
+    decoder. smoothing: see `Translation`.
     """
     require_whole({"streams": streams}, f"[0, {MOST['streams']}]", "streams", "generation: ")
     if files and "{language}" not in files:
@@ -114,71 +104,32 @@ def generation(
     return ObjectiveRun(objective, source, weight)
 
 
-def denoising(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 128,
-    noise: Noise = Noise(shuffle=3.0, drop=0.1, mask=0.1),
-    unit: str = "sentences",
-    max_pieces: int = 100,
-    packing: bool = True,
-    language_tokens: bool = False,
-    smoothing: float = 0.0,
-    factor: str | float = 1.0,
-    chunk: int = 0,
-    weight: Weight = 1.0,
-    name: str = "denoising",
-) -> ObjectiveRun:
-    """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see
-    `DenoisingFeatures`. The others: see `translation`."""
-    features = DenoisingFeatures(noise, unit, max_pieces, packing, language_tokens, None, name)
-
-    def complete(features: DenoisingFeatures) -> DenoisingFeatures:
-        return dataclasses.replace(features, languages=text.corpus.languages)
-
-    source = text.batches(features, batch, length, complete=complete)
-    return ObjectiveRun(Translation(name, smoothing, factor, chunk), source, weight)
+def _named(name: str = "denoising") -> dict[str, Any]:
+    return {"name": name}
 
 
-def back_translation(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 64,
-    directions: Files = None,
-    max_pieces: int = 60,
-    language_tokens: bool = False,
-    max_length: tuple[float, int] = (1.3, 5),
-    temperature: float = 0.0,
-    factor: str | float = 1.0,
-    chunk: int = 0,
-    weight: Weight = 1.0,
-) -> ObjectiveRun:
-    """Online back-translation (XLM §4.2) of the corpus's monolingual text. directions: what is
-    learnt, "fr-en": English text is translated into French and back; default: between all
-    languages. length: tokens of a text and of its translation. max_length, temperature: see
-    `BackTranslation`. The others: see `translation`."""
-    objective = BackTranslation(
-        "back_translation",
-        0.0,
-        factor,
-        chunk,
-        max_length,
-        temperature,
-    )
-    features = BackTranslationFeatures((), max_pieces, language_tokens)
+def _of_run(
+    text: TextSource, features: DenoisingFeatures, _: Mapping[str, Any]
+) -> DenoisingFeatures:
+    return dataclasses.replace(features, languages=text.corpus.languages)
 
-    def complete(features: BackTranslationFeatures) -> BackTranslationFeatures:
-        languages = text.corpus.languages
-        # Which texts a mixture has is not known before it is open: all may be among them.
-        of_text: Collection[str] = languages
-        if not text.mixture:
-            of_text = {found.language for found in find_text(text.corpus.mono)}
-        return dataclasses.replace(
-            features, pivots=pivots(languages, split_list(directions), of_text)
-        )
 
-    source = text.batches(features, batch, length, complete=complete)
-    return ObjectiveRun(objective, source, weight)
+def _directed(directions: Files = None) -> dict[str, Any]:
+    """directions: what is learnt, "fr-en": English text is translated into French and back; None:
+    between all languages."""
+    return {}
+
+
+def _with_pivots(
+    text: TextSource, features: BackTranslationFeatures, given: Mapping[str, Any]
+) -> BackTranslationFeatures:
+    languages = text.corpus.languages
+    # Which texts a mixture has is not known before it is open: all may be among them.
+    written: Collection[str] = languages
+    if not text.mixture:
+        written = {found.language for found in find_text(text.corpus.mono)}
+    directions = split_list(given["directions"])
+    return dataclasses.replace(features, pivots=pivots(languages, directions, written))
 
 
 def pivots(
@@ -210,8 +161,28 @@ def pivots(
 
 BINDABLE = {"noise": staged(Noise)}
 OBJECTIVES = {
-    "translation": translation,
+    "translation": of_pairs("translation", TranslationFeatures),
     "generation": generation,
-    "denoising": denoising,
-    "back_translation": back_translation,
+    "denoising": of_text(
+        Translation,
+        DenoisingFeatures,
+        length=128,
+        change=_named,
+        complete=_of_run,
+        hidden=("languages",),
+        noise=Noise(shuffle=3.0, drop=0.1, mask=0.1),
+        unit="sentences",
+        language_tokens=False,
+        chunk=0,
+    ),
+    "back_translation": of_text(
+        BackTranslation,
+        BackTranslationFeatures,
+        length=64,
+        change=_directed,
+        complete=_with_pivots,
+        hidden=("pivots", "smoothing"),
+        max_pieces=60,
+        chunk=0,
+    ),
 }

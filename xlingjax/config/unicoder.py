@@ -1,6 +1,8 @@
 """Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
 two languages."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from xlingjax.config.corpus import Corpus
@@ -10,34 +12,20 @@ from xlingjax.data.text.sources import find_pairs
 from xlingjax.errors import UserError
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
-from xlingjax.training.feed import ObjectiveRun
-from xlingjax.training.schedule import Weight
 
 
-def clpc(
-    text: TextSource,
-    batch: int = 16,
-    length: int = 256,
-    negatives: int = 1,
-    max_pieces: int = 100,
-    reset_positions: bool = True,
-    negatives_mixture: str | None = None,
-    weight: Weight = 1.0,
-) -> ObjectiveRun:
-    """Cross-lingual paraphrase classification (Unicoder §3.2): on `negatives_mixture`, of three
-    sides, or the corpus's tables of negatives where it has some, else on its pairs and `negatives`
-    wrong partners of each at random.
-    """
+def _negatives(text: TextSource, negatives_mixture: str | None = None) -> dict[str, Any]:
+    """Wrong partners are those of `negatives_mixture`, of three sides, or of the corpus's tables of
+    negatives where it has some; else drawn from its pairs at random."""
     # Mined negatives are the hard ones, so they replace random partners altogether.
     mined = bool(negatives_mixture or text.corpus.negatives)
     if mined:
-        text = text.of_mixture(negatives_mixture)
-    features = ClpcFeatures(mined, negatives, max_pieces, reset_positions)
-    return ObjectiveRun(CLPC(), text.batches(features, batch, length), weight)
+        text = dataclasses.replace(text, mixture=negatives_mixture)
+    return {"mined": mined, "text": text}
 
 
 # Reads all of the text, so it waits until training opens it.
-def _documents(text: TextSource, features: ClMlmFeatures) -> ClMlmFeatures:
+def _documents(text: TextSource, features: ClMlmFeatures, _: Mapping[str, Any]) -> ClMlmFeatures:
     """Aligned documents: pairs whose files have blank lines between documents, or a mixture's whose
     sides both are empty there."""
     if text.mixture:
@@ -81,6 +69,6 @@ def _both_blank(first: Any, second: Any) -> bool:
 
 OBJECTIVES = {
     "clwr": of_text(CLWR, ClwrFeatures, chunk=0),
-    "clpc": clpc,
+    "clpc": of_text(CLPC, ClpcFeatures, change=_negatives, hidden=("mined",)),
     "cl_mlm": of_text(CLMLM, ClMlmFeatures, complete=_documents, chunk=0),
 }

@@ -33,9 +33,9 @@ def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
 class Sampling:
     """How rows (or batches) are drawn over the tasks of a mixture.
 
-    At most one of: `alpha`, or `weights`, by language (`"de"`) or pair (`"de-en"`). With none,
-    alpha = 0.7 (XLM §3.1). `counts` says what n_i is: `sentences` (XLM), `tokens`, or `mixture`,
-    the rates of the SeqIO mixture.
+    At most one of: `alpha`; `weights`, by language (`"de"`) or pair (`"de-en"`). With none, alpha =
+    0.7 (XLM §3.1). `counts` says what n_i is: `sentences` (XLM), `tokens`, or `mixture`, the rates
+    of the SeqIO mixture.
     `same_language`: one language or pair in a batch (XLM) or mixed rows (fairseq).
     """
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import BatchSettings, file_batches
 from xlingjax.data.store.tokenise import CHUNK_LINES, end_sentences
 from xlingjax.data.text.sources import NEGATIVE, find_pairs
 from xlingjax.data.text.texts import Pair

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
@@ -20,26 +19,16 @@ class BackTranslation(Translation):
     """`Translation` of the target from a source that the model of this very step has written: the
     target's translation into the row's pivot language, without dropout and without gradient.
 
-    max_length: (a, b): at most a * (tokens of the text) + b. temperature: above 0, words are drawn
-    instead of the likeliest taken. The rows hold one text each.
+    It has at most 1.3 * (tokens of the text) + 5 tokens, the likeliest ones. The rows hold one text
+    each.
     """
 
     name: str = "back_translation"
-    max_length: tuple[float, int] = (1.3, 5)
-    temperature: float = 0.0
     reads = (*INPUTS, *DECODER_FIELDS, "special_ids", "edge_ids", "pivot_languages")
-
-    def __post_init__(self):
-        super().__post_init__()
-        # For its errors: what is wrong with the options is said now, not at the first step.
-        self._decoding()
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         # How many tokens the first pass writes is not known beforehand.
         return None
-
-    def _decoding(self) -> Decoding:
-        return Decoding(max_length=tuple(self.max_length), temperature=self.temperature)
 
     def predictions(
         self,
@@ -59,13 +48,10 @@ class BackTranslation(Translation):
         model)."""
         # From here on an ordinary translation; the text that was written is a constant to it.
         second = Translation(self.name, self.smoothing, self.factor, self.chunk)
-        return second, {**batch, **self.translated(model, params, batch, rng)}
+        return second, {**batch, **self.translated(model, params, batch)}
 
-    def translated(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> dict[str, Array]:
-        """The source's fields [B, L] for the second pass. rng: for drawn words; None draws always
-        the same."""
+    def translated(self, model: Encoder, params: Params, batch: Batch) -> dict[str, Array]:
+        """The source's fields [B, L] for the second pass."""
         model = with_decoder(model, self.name)
         rows, length = batch["input_ids"].shape
         # A vocabulary's special ids are fields of the batch: an objective knows no vocabulary.
@@ -81,11 +67,6 @@ class BackTranslation(Translation):
             start_B = pivot_B + model.config.vocab_size - language_tokens
         else:
             start_B = jnp.broadcast_to(end, rows)
-        if rng is None:
-            # In evaluation, so that two of them agree.
-            rng = jax.random.key(0)
-        # Not the key of the second pass, whose dropout it would repeat.
-        key = jax.random.fold_in(rng, 1)
         # One column less than a row has: its source opens with a token of its own.
         texts = generate(
             model,
@@ -94,9 +75,8 @@ class BackTranslation(Translation):
             start_B,
             pivot_B,
             Ids(end, pad, banned_Z),
-            self._decoding(),
+            Decoding(max_length=(1.3, 5)),
             length - 1,
-            key=key,
         )
         # The best of the beam; greedy decoding has one.
         ids_BT = texts.ids[:, 0]

@@ -1,9 +1,7 @@
-"""Does a model see what its masks and its objective say, no more and no less? A numeric test, on
-any device.
+"""Does a model see what its objective says, no more and no less? A numeric test, on any device.
 
 Shift the word embedding of one column (an activation, not the table that the vocabulary head
-shares), run the model, and note what is no longer bit-equal. Over N layers a token may reach
-further than one layer's mask, through others.
+shares), run the model, and note what is no longer bit-equal.
 """
 
 import dataclasses
@@ -15,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.model.encoder import Encoder, Params
-from xlingjax.model.masks import Fields, Mask
-from xlingjax.objectives.base import Objective, Predictions, at_all
+from xlingjax.model.masks import Fields
+from xlingjax.objectives.base import Objective, Predictions
 
 Batch = Mapping[str, np.ndarray]
 
@@ -41,19 +39,6 @@ class Visibility:
         return np.argwhere(self.allowed & ~self.moved)
 
 
-def visibility(model: Encoder, params: Params, batch: Batch, mask: Mask) -> Visibility:
-    """Of the states of every column, by `mask` after all layers."""
-
-    def states(shift_BLD):
-        h_BLD = model.encode(params, batch, mask, shift_BLD=shift_BLD)
-        # Nothing is predicted: of targets, weights and languages only the shapes matter.
-        ones_BL = jnp.ones(h_BLD.shape[:2], jnp.int32)
-        return {mask.name: at_all(h_BLD, ones_BL, ones_BL, ones_BL)}
-
-    ((moved, columns),) = _moved(states, batch, model.config.dim).values()
-    return Visibility(reachable(mask, batch, model.config.layers), moved, columns)
-
-
 def prediction_visibility(
     objective: Objective, model: Encoder, params: Params, batch: Batch
 ) -> dict[str, Visibility]:
@@ -65,7 +50,7 @@ def prediction_visibility(
     def predict(shift_BLD):
         return objective.predictions(model, params, batch, None, shift_BLD)
 
-    moved_of = _moved(predict, words, model.config.dim)
+    moved_of = moved_states(predict, words, model.config.dim)
     result = {}
     for name, mask in objective.evidence().items():
         moved, columns_BM = moved_of[name]
@@ -77,7 +62,7 @@ def prediction_visibility(
     return result
 
 
-def _moved(
+def moved_states(
     predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words
@@ -111,16 +96,3 @@ def _moved(
         columns_BM = np.where(predictions.weights > 0, predictions.columns, -1)
         result[name] = (np.stack(moved[name], axis=-1), columns_BM)
     return result
-
-
-def reachable(mask: Mask, batch: Batch, layers: int) -> np.ndarray:
-    """bool [B, L, S]: may token s influence state l after that many layers? Every token reaches
-    itself."""
-    fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
-    # The residual connection: every state keeps what it has.
-    itself_LS = np.eye(fields.pack.shape[-1], dtype=bool)
-    step_BLS = np.asarray(mask(fields, fields)) | itself_LS
-    reach_BLS = itself_LS
-    for _ in range(layers):
-        reach_BLS = step_BLS @ reach_BLS
-    return reach_BLS

@@ -11,10 +11,9 @@ import numpy as np
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
-from xlingjax.data.rows.targets import block_rows, decoder_fields, following
+from xlingjax.data.rows.targets import block_rows
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import require_choice
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids
 from xlingjax.preprocessors.xlm import Masking, masker
 
@@ -24,24 +23,19 @@ from xlingjax.preprocessors.xlm import Masking, masker
 class MaskedWordsFeatures(Preprocessor):
     """Consecutive sentences of one document, masked, one such text to a row (VECO §7's "MLM task").
 
-    target: "words": the decoder writes the masked words one behind the other, and `</s>`; "text":
-    it reads the whole text, and is paid for the masked words alone. Special tokens are never
-    masked. Raises UserError for another target.
+    The decoder writes the masked words one behind the other, and `</s>`. Special tokens are never
+    masked.
     """
 
     masking: Masking = Masking(0.15, mask=1.0, random=0.0)
-    target: str = "words"
     language_tokens: bool = False
     name = "masked_words"
     sides = 1
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
-    def __post_init__(self):
-        require_choice(self, ("words", "text"), "target", "masked_words: ")
-
     def decoder_columns(self, length: int) -> int:
         """T."""
-        return length if self.target == "text" else self.masking.slots(length) + 1
+        return self.masking.slots(length) + 1
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -74,25 +68,11 @@ class MaskedWordsFeatures(Preprocessor):
                 "decoder_weights": used.astype(np.float32),
             }
 
-        def text(batch: Batch, masked: Batch, starts_BL: np.ndarray) -> Batch:
-            """The decoder's fields [B, L] of the whole text, paid where a word is masked."""
-            decoder = decoder_fields(batch, starts_BL, vocabulary.pad_id)
-            paid_BL = np.zeros_like(masked["input_ids"], np.float32)
-            np.put_along_axis(paid_BL, masked["masked_positions"], 1.0, axis=1)
-            # Unused slots stand on column 0, which is never masked; a column predicts the next
-            # one's word.
-            paid_BL = following(paid_BL)
-            return {**decoder, "decoder_weights": decoder["decoder_weights"] * paid_BL}
-
         def masked_words(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
             starts_BL = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
-            if self.target == "words":
-                decoder = words(masked, starts_BL)
-            else:
-                decoder = text(batch, masked, starts_BL)
             source = {name: masked[name] for name in TOKEN_FIELDS[:4]}
-            return {**source, **decoder}
+            return {**source, **words(masked, starts_BL)}
 
         return masked_words
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.batches.loader import BatchSource
-from xlingjax.data.rows import plan as row_plans
+from xlingjax.data.rows import left_out
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, schedule
 from xlingjax.report.rows import (
@@ -81,7 +81,7 @@ def inspect(
         lines = statistics_rows(statistics[name])
         if lines:
             print_table(console, f"{name}: realised masking", STATISTICS_HEAD, lines)
-        lacking = row_plans.message(name, source)
+        lacking = left_out.message(name, source)
         if lacking:
             console.print(f"warning: {lacking}", markup=False, highlight=False)
         values = {

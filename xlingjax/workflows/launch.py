@@ -12,7 +12,7 @@ from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.overlap import overlap_of_texts
-from xlingjax.data.rows import plan as row_plans
+from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
@@ -217,7 +217,7 @@ def _begin(
     for file, message in overlap_of_texts(held, texts, vocabulary):
         say(f"warning: {file}: {message}")
     for stage, (_, source) in opened.items():
-        if message := row_plans.message(stage, source):
+        if message := left_out.message(stage, source):
             say(f"warning: {message}")
     first_report(workdir, opened, vocabulary)
 

@@ -15,7 +15,7 @@ READ = """
 import hashlib, json, sys
 import jax
 from xlingjax.data.batches.loader import to_global
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import BatchSettings, file_batches
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh

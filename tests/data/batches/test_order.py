@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlingjax.data.batches.text import BLOCKS_TOGETHER, BatchOrder, FiniteOrder, Mix, RowOrder
+from xlingjax.data.batches.loader import BLOCKS_TOGETHER, BatchOrder, FiniteOrder, Mix, RowOrder
 
 COUNTS = [7, 30, 12, 25, 18, 3, 40, 22, 9, 14]
 SIZE = sum(COUNTS)

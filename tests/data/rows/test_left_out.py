@@ -6,8 +6,7 @@ import pytest
 
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
-from xlingjax.data.rows import plan
-from xlingjax.data.rows.plan import LeftOut
+from xlingjax.data.rows.left_out import LeftOut, message
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
@@ -96,14 +95,14 @@ def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
 
 
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
-    def message(**left_out):
-        of_text = types.SimpleNamespace(left_out=left_out, identity={"length": 64})
-        return plan.message("tlm@500", of_text)
+    def said_of(**texts):
+        of_text = types.SimpleNamespace(left_out=texts, identity={"length": 64})
+        return message("tlm@500", of_text)
 
-    assert message() == message(de=LeftOut(5, 100), fr=LeftOut(0, 0)) == ""
-    said = message(de=LeftOut(1, 60, 20, 400), zh=LeftOut(1_235, 2_000, 9_000, 12_000))
+    assert said_of() == said_of(de=LeftOut(5, 100), fr=LeftOut(0, 0)) == ""
+    said = said_of(de=LeftOut(1, 60, 20, 400), zh=LeftOut(1_235, 2_000, 9_000, 12_000))
     assert said.startswith("tlm@500: 1,236 of 2,060 examples (60.0%, and 72.7% of their tokens; of")
     # Few pairs, and much of the text; one language of many.
     for one in (LeftOut(4, 100, 300, 1_000), LeftOut(6, 100, 60, 1_000)):
-        assert message(de=LeftOut(0, 9_900, 0, 90_000), zh=one)
-    assert not message(zh=LeftOut(5, 100, 50, 1_000))
+        assert said_of(de=LeftOut(0, 9_900, 0, 90_000), zh=one)
+    assert not said_of(zh=LeftOut(5, 100, 50, 1_000))

@@ -7,9 +7,10 @@ import pytest
 from tests.helpers.plans import BOS, EOS, PAD, side
 from tests.helpers.text import file_source
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.paraphrases import Translations, mined_rows, paraphrase_rows
-from xlingjax.data.rows.plan import LeftOut
-from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.paraphrases import mined_rows, paraphrase_rows
+from xlingjax.data.rows.partners import Translations
+from xlingjax.data.rows.plan import RowReader
 from xlingjax.data.store.tokenise import Records
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClpcFeatures

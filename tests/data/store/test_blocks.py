@@ -14,10 +14,10 @@ from tests.helpers.files import write
 from tests.helpers.records import pair_records
 from tests.helpers.records import whole as records_of
 from xlingjax.data import content_hashes
-from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.batches.loader import BatchSettings, file_batches
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.rows import reader as planned
-from xlingjax.data.rows.reader import RowPlan
+from xlingjax.data.rows import plan as planned
+from xlingjax.data.rows.plan import RowPlan
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.store import tokenise
 from xlingjax.data.store.entries import cache_root

@@ -8,8 +8,8 @@ import pytest
 from tests.data.store.test_blocks import sentences, text_file
 from tests.helpers.damage import damage, files_below, seeded, until
 from tests.helpers.records import whole as records_of
-from xlingjax.data.rows import reader as planned
-from xlingjax.data.rows.reader import RowPlan
+from xlingjax.data.rows import plan as planned
+from xlingjax.data.rows.plan import RowPlan
 from xlingjax.data.store import tokenise
 from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_text

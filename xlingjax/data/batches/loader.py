@@ -1,21 +1,40 @@
-"""Where batches come from (`BatchSource`) and how a host's rows become global arrays."""
+"""Batches: what a source of them is (`BatchSource`), how a host's rows become global arrays, and
+the source of one objective from text, whose rows are planned over its tokens, drawn, read and
+masked.
+
+A batch is a function of (seed, step): a position is a number, restoring reads nothing, prefetching
+cannot disturb it, and every host sees the same batches.
+"""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from xlingjax.data.features import FIELDS
+from xlingjax.data.rows.draws import Draws, seed_of
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import (
+    BatchMap,
+    Preprocessor,
+    RowPlan,
+    RowReader,
+    TextRows,
+    options,
+    require_rows,
+)
+from xlingjax.data.sampling import Sampling, sampling_table
+from xlingjax.data.store.tokenise import BlockText, text_blocks
+from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-
-if TYPE_CHECKING:
-    from xlingjax.data.rows.plan import LeftOut, Preprocessor
-    from xlingjax.data.store.tokenise import BlockText
-
 
 Arrays = dict[str, np.ndarray]
 ENDLESS = 1 << 62
@@ -204,3 +223,447 @@ def array_source(
 def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
     """The fields of a batch, in the types that `features.FIELDS` says."""
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
+
+
+# ---- of text -------------------------------------------------------------------------------------
+
+Patterns = str | Sequence[str]
+ROWS_TOGETHER = 512
+"""Rows that are looked up at a time, of several steps where batches are small: a look into a block
+takes as long for one row as for ten."""
+KINDS = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}
+"""What a preprocessor of so many sides reads."""
+_FILES = {
+    1: ("monolingual text", "MONO"),
+    2: ("parallel text", "PARALLEL"),
+    3: ("tables of negatives", "NEGATIVES"),
+}
+"""Sides -> (what they are made of, the macro that names it)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSettings:
+    """How batches are drawn from texts, whichever objective reads them.
+
+    epochs: None draws for ever by `sampling`; a number reads each text that often, in order of
+    languages, rows of one language to a batch if `sampling.same_language`, and pads the last batch
+    with empty rows.
+    languages: the run's (default: those of the text); the index in their sorted order is the
+    language id. data_shards, shards: the rows of a batch are cut in `data_shards` equal parts, of
+    which this host makes `shards` (default: an equal part per JAX process, or all if that does not
+    divide). They do not change the global batch. prefetch: batches made ahead, by up to `threads`
+    threads.
+    """
+
+    seed: int = 0
+    sampling: Sampling = Sampling()  # noqa: RUF009 - frozen
+    languages: Sequence[str] | None = None
+    shuffle: bool = True
+    epochs: int | None = None
+    data_shards: int = 1
+    shards: Sequence[int] | None = None
+    prefetch: int = 2
+    threads: int = 1
+
+
+# ---- which rows stand in which batch -----------------------------------------------------------
+
+BLOCKS_TOGETHER = 4
+"""Blocks whose rows are mixed: what is read at a time is a few files of a text, not all of them."""
+_UNIT = 1 << 40
+"""Shares are counted in so many parts of one."""
+
+
+class RowOrder:
+    """The order in which a text gives its rows, epoch after epoch: the blocks of rows in a random
+    order, the rows of `BLOCKS_TOGETHER` at a time in one.
+
+    counts: rows of each block. shuffle: False reads rows as they stand.
+    """
+
+    def __init__(self, counts: Sequence[int] | np.ndarray, seed: int, shuffle: bool = True):
+        self._counts = np.asarray(counts, np.int64)
+        self._ends = np.cumsum(self._counts)
+        self.size = int(self._ends[-1])
+        self._seed = seed
+        self._shuffle = shuffle
+        # Caches of its own: an order lives as long as its source.
+        self._blocks = functools.lru_cache(2)(self._blocks_of_epoch)
+        self._window = functools.lru_cache(2)(self._rows_of_window)
+
+    def rows(self, begin: int, end: int) -> np.ndarray:
+        """int64 [end - begin]: the numbers in the text of the rows that it gives from place `begin`
+        to `end`, counted through all epochs."""
+        if not self._shuffle:
+            return np.arange(begin, end) % self.size
+        parts = []
+        while begin < end:
+            epoch, place = divmod(begin, self.size)
+            _, window_ends = self._blocks(epoch)
+            number = bisect.bisect_right(window_ends, place)
+            first = window_ends[number - 1] if number else 0
+            rows = self._window(epoch, number)[place - first : place - first + end - begin]
+            parts.append(rows)
+            begin += rows.size
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts)
+
+    def _blocks_of_epoch(self, epoch: int) -> tuple[np.ndarray, list[int]]:
+        """(the blocks in the order of an epoch, the places at which its windows end)."""
+        order = np.random.default_rng((self._seed, epoch)).permutation(self._counts.size)
+        ends = np.cumsum(self._counts[order])
+        return order, [*ends[BLOCKS_TOGETHER - 1 : -1 : BLOCKS_TOGETHER].tolist(), int(ends[-1])]
+
+    def _rows_of_window(self, epoch: int, number: int) -> np.ndarray:
+        """int64: the rows of one window, in the order in which they are given."""
+        order, _ = self._blocks(epoch)
+        blocks = order[number * BLOCKS_TOGETHER : (number + 1) * BLOCKS_TOGETHER]
+        rows = np.concatenate(
+            [np.arange(self._ends[b] - self._counts[b], self._ends[b]) for b in blocks]
+        )
+        np.random.default_rng((self._seed, epoch, number)).shuffle(rows)
+        return rows
+
+
+class Mix:
+    """Draws from several texts by their shares, in turns that hold the shares as exactly as whole
+    numbers can: after any number of draws each text has had its share, to within a few."""
+
+    def __init__(self, shares: Sequence[float]):
+        # Of the draws that the texts before leave, each text takes its part. In whole numbers, so
+        # that the same draws fall on a text wherever counting begins.
+        parts = [round(share * _UNIT) for share in shares]
+        left = sum(parts)
+        self._taken = []
+        for part in parts:
+            self._taken.append((left - part, left))
+            left -= part
+
+    def before(self, draws: int) -> list[int]:
+        """How many of the first `draws` draws fall on each text."""
+        counts = []
+        for rest, left in self._taken:
+            passed = draws * rest // left if left else draws
+            counts.append(draws - passed)
+            draws = passed
+        return counts
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchOrder:
+    """The rows of every batch, as a source that Grain reads by step.
+
+    orders: of each text. same_language: a batch is of one text; else each text has its share of the
+    rows of every batch. Rows are numbered through all texts.
+    """
+
+    orders: tuple[RowOrder, ...]
+    mix: Mix
+    batch: int
+    same_language: bool
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, step: int) -> np.ndarray:
+        """int64 [batch]."""
+        draws, rows_of_draw = self.batch, 1
+        if self.same_language:
+            draws, rows_of_draw = 1, self.batch
+        before = self.mix.before(step * draws)
+        after = self.mix.before((step + 1) * draws)
+        rows = []
+        first_row = 0
+        for order, begin, end in zip(self.orders, before, after, strict=True):
+            if begin < end:
+                rows.append(first_row + order.rows(begin * rows_of_draw, end * rows_of_draw))
+            first_row += order.size
+        return np.concatenate(rows)
+
+
+class FiniteOrder:
+    """The rows of a source that ends: each text `epochs` times, in order of the texts, the last
+    batch filled up with -1; of one text to a batch, that of each text."""
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        batch: int,
+        same_language: bool,
+        epochs: int,
+        seed: int,
+        shuffle: bool,
+    ):
+        """sizes: rows of each text."""
+        firsts = np.cumsum([0, *sizes])
+        spans = [(0, int(firsts[-1]))]
+        if same_language:
+            spans = list(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True))
+        batches = []
+        for epoch in range(epochs):
+            for first, last in spans:
+                rows = np.arange(first, last)
+                if shuffle:
+                    np.random.default_rng((seed, epoch, first)).shuffle(rows)
+                rows = np.pad(rows, (0, -rows.size % batch), constant_values=-1)
+                batches.append(rows.reshape(-1, batch))
+        self._batches = np.concatenate(batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, step: int) -> np.ndarray:
+        return self._batches[step]
+
+
+# ---- their fields --------------------------------------------------------------------------------
+
+
+class TextBatches:
+    """Makes the rows first .. first + count of the batches of one objective, by their numbers."""
+
+    def __init__(
+        self,
+        order: BatchOrder | FiniteOrder,
+        reader: RowReader,
+        preprocessor: Preprocessor,
+        map: BatchMap,
+        seed: int,
+        batch: int,
+        rows_of_host: tuple[int, int],
+    ):
+        self.order = order
+        self.reader = reader
+        self._fields = preprocessor.fields
+        self._map = map
+        self._seed = seed
+        self._batch = batch
+        self._first, self._count = rows_of_host
+        self._together = max(1, ROWS_TOGETHER // self._count)
+        self._group: tuple[int, Arrays] = (-1, {})
+        self._reading = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, step: int) -> Arrays:
+        draws = Draws(self._seed, step, self._batch, self._first, self._count)
+        return as_declared(self._map(self._read(step), draws), self._fields)
+
+    def _read(self, step: int) -> Arrays:
+        """The token fields of a step, looked up together with those of its neighbours."""
+        number, place = divmod(step, self._together)
+        # Several threads make batches: one reads, and the others find it read.
+        with self._reading:
+            known, fields = self._group
+            if known != number:
+                fields = self._read_group(number)
+                self._group = (number, fields)
+        begin = place * self._count
+        return {name: values[begin : begin + self._count] for name, values in fields.items()}
+
+    def _read_group(self, number: int) -> Arrays:
+        last = min((number + 1) * self._together, len(self.order))
+        rows = []
+        for step in range(number * self._together, last):
+            rows.append(self.order[step][self._first : self._first + self._count])
+        # Wrong partners are drawn for all rows of these steps, whichever of them this host reads.
+        places = np.arange(len(rows))[:, None] * self._batch + self._first + np.arange(self._count)
+        draws = Draws(self._seed, number, len(rows) * self._batch)
+        return self.reader(np.concatenate(rows), draws, places.reshape(-1))
+
+
+def file_batches(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    batch: int,
+    length: int,
+    settings: BatchSettings = BatchSettings(),
+    *,
+    mono: Patterns = (),
+    parallel: Patterns = (),
+    negatives: Patterns = (),
+    holdout: float = 0.0,
+) -> BatchSource:
+    """Batches of one objective from text files; tokenises what is not yet in the cache.
+
+    Give the objectives of a run the same files, so that they number languages alike (or
+    `settings.languages`). holdout: share of the lines that is left out. Raises UserError: none of
+    the files that the preprocessor reads, an unknown language, and as `text_source`.
+    """
+    kind, macro = _FILES[preprocessor.sides]
+    patterns = {1: mono, 2: parallel, 3: negatives}
+    # Before any file is looked for: an objective without its text names the macro that is empty.
+    if not patterns[preprocessor.sides]:
+        raise UserError(
+            f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
+            " objective out"
+        )
+    found: dict[int, Sequence[Any]] = {
+        1: find_text(mono) if mono else [],
+        2: find_pairs(parallel) if parallel else [],
+        3: find_negatives(negatives) if negatives else [],
+    }
+    # Of all files and not of the objective's alone, so that text and pairs of a run number
+    # languages alike.
+    if not settings.languages:
+        codes = {code for files in found.values() for file in files for code in file.languages}
+        settings = dataclasses.replace(settings, languages=sorted(codes))
+    by_languages: dict[tuple[str, ...], list[Any]] = {}
+    for file in found[preprocessor.sides]:
+        by_languages.setdefault(file.languages, []).append(file)
+    require_taken(preprocessor, by_languages)
+    # Sorted: the order of texts must not depend on that of the patterns.
+    taken = [
+        text_blocks(files, vocabulary, holdout)
+        for languages, files in sorted(by_languages.items())
+        if preprocessor.takes(languages)
+    ]
+    texts = {text.name: text for text in taken}
+    return text_source(preprocessor, vocabulary, texts, batch, length, settings)
+
+
+def require_taken(preprocessor: Preprocessor, texts: Sequence[tuple[str, ...]] | Mapping) -> None:
+    """Raises UserError where it takes text in none of these languages."""
+    if not any(map(preprocessor.takes, texts)):
+        pairs = ", ".join("-".join(codes) for codes in texts)
+        raise UserError(
+            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL"
+        )
+
+
+def text_source(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    texts: Mapping[str, BlockText],
+    batch: int,
+    length: int,
+    settings: BatchSettings = BatchSettings(),
+    rates: Mapping[str, float] = MappingProxyType({}),
+) -> BatchSource:
+    """Batches of `batch` rows of `length` tokens of an objective from texts, by the names that
+    weights and tables have for them. rates: of `Sampling.counts` "mixture"; default: sentences.
+
+    `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and
+    epochs. Raises UserError: a bad size, languages that are not the run's, text that fits no row.
+    """
+    if batch < 1 or length < 8:
+        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
+    of_texts = {code for text in texts.values() for code in text.languages}
+    # Sorted, so that ids do not depend on the order of texts.
+    run_languages = tuple(sorted({*(settings.languages or of_texts)}))
+    if of_texts - {*run_languages}:
+        raise UserError(
+            f"the run's languages {', '.join(run_languages)} lack some of"
+            f" {', '.join(sorted(of_texts))}: add them to LANGUAGES, or leave their text out"
+        )
+    language_ids = [[run_languages.index(code) for code in t.languages] for t in texts.values()]
+    plan = RowPlan(preprocessor, length, vocabulary)
+    plans = {name: plan.open(text) for name, text in texts.items()}
+    require_rows(plans)
+    # n_i of every text (XLM §3.1), of which `sampling` makes shares.
+    counts = settings.sampling.counts
+    amounts: Mapping[str, float] = rates
+    if counts != "mixture":
+        amounts = {name: plan.sizes[counts] for name, plan in plans.items()}
+    elif not rates:
+        amounts = {name: plan.text.sentences[0] for name, plan in plans.items()}
+    shares = settings.sampling.shares(amounts)
+    seed = seed_of(preprocessor.name, settings.seed)
+    reader = RowReader(
+        list(plans.values()),
+        language_ids,
+        preprocessor.columns(length),
+        pad_id=vocabulary.pad_id,
+        bos_id=vocabulary.bos_id,
+    )
+    batches = TextBatches(
+        _order(plans, shares, batch, seed, settings),
+        reader,
+        preprocessor,
+        preprocessor.map(vocabulary, token_counts(texts.values(), vocabulary), length),
+        seed,
+        batch,
+        _rows_of_host(batch, settings),
+    )
+    source = NumberedSource(
+        batches,
+        shapes=preprocessor.shapes(batch, length),
+        languages=run_languages,
+        # All that changes a batch; prefetch, threads and shards change none and may differ.
+        identity={
+            "preprocessor": preprocessor.name,
+            "options": options(preprocessor),
+            "vocabulary": vocabulary.sha256,
+            "languages": list(run_languages),
+            "seed": settings.seed,
+            "shuffle": settings.shuffle,
+            "epochs": settings.epochs,
+            "same_language": settings.sampling.same_language,
+            "batch": batch,
+            "length": length,
+            # By content: files may be moved between two runs, but not edited.
+            "text": {name: text.content_hash for name, text in texts.items()},
+            "sampling_table": sampling_table(
+                {name: plan.sizes for name, plan in plans.items()}, shares, rows_per_step=batch
+            ),
+        },
+        threads=settings.threads,
+        prefetch=settings.prefetch,
+    )
+    source.texts = tuple(texts.values())
+    source.left_out = {name: p.left_out for name, p in plans.items() if p.left_out.pairs}
+    return source
+
+
+def _order(
+    plans: Mapping[str, TextRows],
+    shares: Mapping[str, float],
+    batch: int,
+    seed: int,
+    settings: BatchSettings,
+) -> BatchOrder | FiniteOrder:
+    same_language = settings.sampling.same_language
+    if settings.epochs is not None:
+        sizes = [plan.count for plan in plans.values()]
+        return FiniteOrder(sizes, batch, same_language, settings.epochs, seed, settings.shuffle)
+    orders = []
+    for number, plan in enumerate(plans.values()):
+        orders.append(RowOrder(plan.counts, seed_of(seed, number), settings.shuffle))
+    return BatchOrder(tuple(orders), Mix(list(shares.values())), batch, same_language)
+
+
+def token_counts(texts: Sequence[BlockText] | Any, vocabulary: Vocabulary) -> np.ndarray:
+    """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
+    by their frequency."""
+    counts = np.zeros(vocabulary.size, np.int64)
+    # The `</s>` that opens the first sentence of all.
+    counts[vocabulary.eos_id] = 1
+    for text in texts:
+        counts += text.counts()
+    return counts
+
+
+def _rows_of_host(batch: int, settings: BatchSettings) -> tuple[int, int]:
+    """(first, count) of the rows that this host makes of a batch."""
+    data_shards = settings.data_shards
+    if data_shards < 1 or batch % data_shards:
+        raise UserError(
+            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
+        )
+    shards = settings.shards
+    if shards is None:
+        shards = range(data_shards)
+        hosts = 1
+        if data_shards > 1:
+            import jax
+
+            hosts = jax.process_count()
+        # Too few shards to share out: every host reads all rows and its devices take theirs.
+        if hosts > 1 and data_shards % hosts == 0:
+            share = data_shards // hosts
+            shards = range(jax.process_index() * share, (jax.process_index() + 1) * share)
+    # A host's rows are one slice of the batch.
+    rows_of_shard = batch // data_shards
+    return shards[0] * rows_of_shard, len(shards) * rows_of_shard

@@ -9,8 +9,7 @@ from typing import Any
 
 from xlingjax.data.check.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, twice
-from xlingjax.data.rows.plan import Preprocessor
-from xlingjax.data.rows.reader import RowPlan
+from xlingjax.data.rows.plan import Preprocessor, RowPlan
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.store.tokenise import text_blocks, tokenise

@@ -8,8 +8,13 @@ from typing import Any
 
 import seqio
 
-from xlingjax.data.batches.loader import BatchSource
-from xlingjax.data.batches.text import KINDS, BatchSettings, require_taken, text_source
+from xlingjax.data.batches.loader import (
+    KINDS,
+    BatchSettings,
+    BatchSource,
+    require_taken,
+    text_source,
+)
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.seqio import keep_tensorflow_off_accelerators
 from xlingjax.data.seqio.task_text import declared_languages, task_text

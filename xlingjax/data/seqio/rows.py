@@ -18,8 +18,7 @@ import tensorflow as tf
 from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.features import FIELDS, Field
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.plan import Preprocessor, join
-from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.rows.plan import Preprocessor, RowReader, join
 from xlingjax.data.seqio.task_text import lines_of, open_task
 from xlingjax.data.store.tokenise import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -188,7 +188,7 @@ class OwnScore(TaskScore):
         if model.config.plugged_in != (self._pivot is not None):
             raise UserError(
                 f"{self.name}: the model has classifier={model.config.classifier!r}: measure one"
-                " that is plugged in, and no other, by plug_in_accuracy"
+                " that is plugged in, and no other, with a pivot"
             )
         require_head(model, self.task)
         run = self.run(model, params, mesh)
