@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.check import language
+from xlingjax.data.check.alignment import misalignment, windows_of_lines
 from xlingjax.data.check.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, twice
 from xlingjax.data.rows.plan import Preprocessor, RowPlan
@@ -48,10 +50,12 @@ def check(
     # A pattern that matches nothing is a finding of its own, which says more than this.
     if not texts and not pairs and not findings.items:
         raise UserError("nothing to check; give monolingual or parallel files")
-    _check_languages(texts, pairs, findings)
+    _check_codes(texts, pairs, findings)
     # What cannot be read or is not aligned is left out below: tokenising it would raise.
     good_texts = [text for text in texts if _check_text(text, findings)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
+    for text, message in language.misnamed(findings.words, good_pairs):
+        findings.add("warning", text.path, None, message)
     if vocabulary is None:
         return findings
     good_files = [*good_texts, *(side for pair in good_pairs for side in pair.sides)]
@@ -78,13 +82,16 @@ def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> li
     return list(files)
 
 
-def _check_languages(texts: Sequence[Text], pairs: Sequence[Pair], findings: Findings) -> None:
+def _check_codes(texts: Sequence[Text], pairs: Sequence[Pair], findings: Findings) -> None:
     file_of = {text.language: text.path for text in texts}
     for pair in pairs:
         for side in pair.sides:
             file_of.setdefault(side.language, side.path)
     for codes in spelled_twice(file_of):
         findings.add("error", file_of[codes[-1]], None, twice(codes))
+    for code, path in file_of.items():
+        if not language.is_known(code):
+            findings.add("warning", path, None, f"{code!r} is no code of a language (ISO 639)")
 
 
 def _read(text: Text, findings: Findings) -> list[str] | None:
@@ -117,6 +124,11 @@ def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Find
         message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
     _check_script(text, numbered, findings)
+    lines = [line for _, line in numbered]
+    findings.words[text] = language.words_in(lines)
+    if other := language.identified(lines, text.language):
+        message = f"most lines are in {other}, and not in {text.language}"
+        findings.add("warning", text.path, None, message)
 
 
 def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
@@ -182,6 +194,8 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     for i, side in enumerate(pair.sides):
         _check_lines(side, [(number, sides[i]) for number, sides in numbered], findings)
     _check_repeats(path, numbered, findings)
+    if found := misalignment(windows_of_lines(first, second)):
+        findings.add("error", path, *found)
     return True
 
 

@@ -40,7 +40,7 @@ class Identifier:
 
     def require(self, language: str) -> None:
         """Raises UserError for a language that the model does not tell."""
-        if self._label(language) is None:
+        if not self.knows(language):
             raise UserError(
                 f"--identify {self.path} does not know the language {language!r}: leave --identify"
                 " out for it, or give a model that does"
@@ -56,6 +56,14 @@ class Identifier:
                 # fastText's own rounding goes a little above 1.
                 return min(1.0, float(probability))
         return 0.0
+
+    def knows(self, language: str) -> bool:
+        return self._label(language) is not None
+
+    def likeliest(self, text: str) -> str:
+        """The code of the language that the text is likeliest in."""
+        labels, _ = self._model.predict(text.replace("\n", " "))
+        return labels[0].removeprefix(_LABEL)
 
     @functools.cache  # noqa: B019 one per process
     def _label(self, language: str) -> str | None:

