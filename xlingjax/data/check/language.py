@@ -4,11 +4,11 @@ the extra `clean` is installed, else by the words of the other files."""
 from __future__ import annotations
 
 import importlib.util
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import langcodes
-import numpy as np
 
 from xlingjax.data.check.alignment import words_of
 from xlingjax.data.clean.models import PACKAGED, identifier
@@ -73,18 +73,9 @@ def words_in(lines: Sequence[str]) -> Words:
 def misnamed(words: Mapping[Text, Words], pairs: Sequence[Pair]) -> list[tuple[Text, str]]:
     """Files whose words are those of another language's files, and what to say of them. Where a
     code has one file alone, nobody can tell."""
-
-    def like(text: Text, code: str) -> float:
-        """Cosine of its words and those of all other files of a language; 0 without any."""
-        both: Counter[str] = Counter()
-        for other, counts in words.items():
-            if other.language == code and other.path != text.path:
-                both.update(counts)
-        norm = np.linalg.norm([*words[text].values()]) * np.linalg.norm([*both.values()])
-        return sum(n * both[word] for word, n in words[text].items()) / norm if norm else 0.0
-
     found = []
     exchanged: set[Text] = set()
+    like = Likeness(words)
     for pair in pairs:
         first, second = pair.sides[:2]
         own = like(first, first.language) + like(second, second.language)
@@ -96,11 +87,42 @@ def misnamed(words: Mapping[Text, Words], pairs: Sequence[Pair]) -> list[tuple[T
                 f" of the {first.language} files: are the two exchanged?"
             )
             found.append((first, message))
-    codes = sorted({text.language for text in words})
-    for text in {*words} - exchanged:
+    # They would put the files of both languages in doubt.
+    words = {text: counts for text, counts in words.items() if text not in exchanged}
+    like = Likeness(words)
+    for text in words:
+        if like.files[text.language] < 2:
+            continue
         own = like(text, text.language)
-        for code in codes:
-            # Two files that disagree: each of them may be the wrong one.
-            if own and code != text.language and like(text, code) > own + ABOVE:
+        for code in sorted(like.files):
+            # Where two files disagree each of them may be the wrong one.
+            if code != text.language and like(text, code) > own + ABOVE:
                 found.append((text, f"its words are more like the {code} files' than its own"))
     return found
+
+
+class Likeness:
+    """Cosine of the words of a file and those of all other files of a language; 0 without any."""
+
+    def __init__(self, words: Mapping[Text, Words]):
+        # A file that is text and a side of a pair is one file.
+        self.words = {(text.path, text.language): counts for text, counts in words.items()}
+        self.files = Counter(code for _, code in self.words)
+        self.sums: dict[str, Counter[str]] = defaultdict(Counter)
+        for (_, code), counts in self.words.items():
+            self.sums[code].update(counts)
+        self.squares = {code: _square(counts) for code, counts in self.sums.items()}
+
+    def __call__(self, text: Text, code: str) -> float:
+        counts = self.words.get((text.path, text.language), {})
+        every = self.sums[code]
+        own = counts if code == text.language else {}
+        others = {word: every[word] - own.get(word, 0) for word in counts}
+        square = self.squares.get(code, 0) + _square(others)
+        square -= sum(every[word] ** 2 for word in counts)
+        norm = math.sqrt(_square(counts) * max(square, 0))
+        return sum(n * others[word] for word, n in counts.items()) / norm if norm else 0.0
+
+
+def _square(counts: Words) -> int:
+    return sum(count**2 for count in counts.values())
