@@ -6,7 +6,9 @@ import pytest
 
 from tests.helpers.files import write
 from xlingjax.data.check import check, language
-from xlingjax.data.check.alignment import OFFSETS, _links, _occurrences, words_of
+from xlingjax.data.check.alignment import OFFSETS, _links, _occurrences, misaligned, words_of
+from xlingjax.data.store.tokenise import text_blocks
+from xlingjax.data.text.sources import find_pairs
 
 WORDS = [[f"{a}{b}{end}" for a in "bdfghklmnp" for b in "aeiou"] for end in ("sters", "mba")]
 
@@ -89,6 +91,18 @@ def test_a_code_of_no_language_is_told(tmp_path):
     path = write(tmp_path / "a.txt", "".join(f"{line}\n" for line in sentences(90)[0]))
     (found,) = [one for one in check(f"zz={path}").items if "repeated" not in one.message]
     assert found.message == "'zz' is no code of a language (ISO 639)"
+
+
+def test_a_run_is_told_by_its_tokens(vocabulary, tmp_path):
+    english, swahili = sentences(300)
+    texts = []
+    for number, sides in enumerate(((english, swahili), (english[1:], swahili[:-1]))):
+        for code, lines in zip(("en", "sw"), sides, strict=True):
+            write(tmp_path / f"{number}/en-sw.{code}", "".join(f"{line}\n" for line in lines))
+        texts.append(text_blocks(find_pairs(str(tmp_path / f"{number}")), vocabulary))
+    assert [*misaligned([texts[0], texts[0]])] == []
+    (message,) = misaligned(texts)
+    assert message.startswith("en-sw, line 1 of its text: line i is translated by line i+1")
 
 
 def test_links_by_hand():

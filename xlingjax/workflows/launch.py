@@ -11,6 +11,7 @@ from typing import Any
 from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.batches.loader import BatchSource
+from xlingjax.data.check.alignment import misaligned
 from xlingjax.data.overlap import overlap_of_texts
 from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
@@ -216,6 +217,8 @@ def _begin(
         texts += getattr(source, "texts", ())
     for file, message in overlap_of_texts(held, texts, vocabulary):
         say(f"warning: {file}: {message}")
+    for message in misaligned(texts):
+        say(f"warning: {message}")
     for stage, (_, source) in opened.items():
         if message := left_out.message(stage, source):
             say(f"warning: {message}")

@@ -56,6 +56,14 @@ Window = tuple[int, Sequence[Words], Sequence[Words]]
 """The number of its first line, from 1, and the words of the lines of both sides."""
 
 
+def misaligned(texts: Iterable[BlockText]) -> Iterator[str]:
+    """What is wrong with the pairs that a run reads, a message each."""
+    pairs = {text.key: text for text in texts if len(text.languages) > 1}
+    for text in pairs.values():
+        if found := misalignment(windows_of_text(text, max(1, WINDOWS // len(pairs)))):
+            yield f"{text.name}, line {found[0]} of its text: {found[1]}"
+
+
 def misalignment(windows: Iterable[Window]) -> tuple[int, str] | None:
     """Where and how two texts do not belong together: (line, what is wrong). None: they do, or they
     are too few to tell."""
@@ -98,11 +106,11 @@ def windows_of_lines(first: Sequence[str], second: Sequence[str]) -> Iterator[Wi
         yield begin + 1, [*map(words_of, first[of_window])], [*map(words_of, second[of_window])]
 
 
-def windows_of_text(text: BlockText) -> Iterator[Window]:
-    """Of tokenised pairs: each of some blocks' first lines."""
+def windows_of_text(text: BlockText, most: int = WINDOWS) -> Iterator[Window]:
+    """Of tokenised pairs: the first lines of some blocks."""
     lines = 0
     for number, block in enumerate(text.blocks):
-        if number % math.ceil(len(text.blocks) / WINDOWS) == 0:
+        if number % math.ceil(len(text.blocks) / most) == 0:
             sides = []
             for side in text.of_block(number).sides[:2]:
                 ends = np.cumsum(side.lengths[:WINDOW])
