@@ -21,6 +21,22 @@ def standard_code(code: str) -> str:
         return code
 
 
+@functools.cache
+def language_of(code: str) -> langcodes.Language:
+    """What a code means; one that is none is a language that nothing is known of."""
+    try:
+        return langcodes.get(code)
+    except ValueError:
+        return langcodes.get("und")
+
+
+def base_language(code: str) -> str:
+    """The shortest code of a language, without script and region: "zh" of "zh_TW", "zho_Hans" and
+    "cmn", "sw" of "swh_Latn"."""
+    found = language_of(code).prefer_macrolanguage().language
+    return code if found in (None, "und") else found
+
+
 def known_as(code: str, codes: Collection[str]) -> str | None:
     """The one of `codes` that means the same language: itself where it is there; None: none
     does."""

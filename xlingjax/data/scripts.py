@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from xlingjax.data.languages import language_of
+
 # fmt: off
 _RANGES = {
     "Latin": "A-Za-z\u00c0-\u024f\u1e00-\u1eff", "Cyrillic": "\u0400-\u052f", "Greek": "\u0370-\u03ff\u1f00-\u1fff",
@@ -15,35 +17,35 @@ _RANGES = {
     # With kana, since Japanese text mixes both.
     "Han": "\u3400-\u4dbf\u4e00-\u9fff\u3040-\u30ff",
 }
-_LANGUAGES = {
-    "Cyrillic": "ab av ba be bg ce cv kk kv ky mk mn os ru tg tt uk", "Greek": "el", "Arabic": "ar fa ps sd ug ur",
-    "Hebrew": "he yi", "Devanagari": "hi mr ne sa", "Bengali": "as bn", "Gurmukhi": "pa", "Gujarati": "gu",
-    "Tamil": "ta", "Telugu": "te", "Kannada": "kn", "Malayalam": "ml", "Sinhala": "si", "Thai": "th", "Lao": "lo",
-    "Myanmar": "my", "Georgian": "ka", "Ethiopic": "am ti", "Khmer": "km", "Armenian": "hy", "Hangul": "ko",
-    "Han": "ja zh",
-    "Latin": "af ca cs cy da de en es et eu fi fr ga gl ha hr hu id ig is it lb lt lv mg ms mt nl nn no pl pt ro rw "
-             "sk sl so sq sv sw tl tr vi wo xh yo zu",
+_NAMES = {
+    "Latn": "Latin", "Cyrl": "Cyrillic", "Grek": "Greek", "Arab": "Arabic", "Aran": "Arabic", "Hebr": "Hebrew",
+    "Deva": "Devanagari", "Beng": "Bengali", "Guru": "Gurmukhi", "Gujr": "Gujarati", "Taml": "Tamil", "Telu": "Telugu",
+    "Knda": "Kannada", "Mlym": "Malayalam", "Sinh": "Sinhala", "Thai": "Thai", "Laoo": "Lao", "Mymr": "Myanmar",
+    "Geor": "Georgian", "Ethi": "Ethiopic", "Khmr": "Khmer", "Armn": "Armenian", "Hang": "Hangul", "Kore": "Hangul",
+    "Hans": "Han", "Hant": "Han", "Hani": "Han", "Jpan": "Han",
 }
-_TAGS = {
-    "Latn": "Latin", "Cyrl": "Cyrillic", "Grek": "Greek", "Arab": "Arabic", "Hebr": "Hebrew", "Deva": "Devanagari",
-    "Beng": "Bengali", "Hans": "Han", "Hant": "Han", "Jpan": "Han", "Hang": "Hangul", "Thai": "Thai",
-}
+"""By the codes of ISO 15924."""
 # fmt: on
-_SCRIPT_OF = {}
-for _script, _codes in _LANGUAGES.items():
-    _SCRIPT_OF |= dict.fromkeys(_codes.split(), _script)
+_SEVERAL = frozenset(
+    ["az", "bs", "kk", "ks", "ku", "ms", "pa", "sd", "sh", "sr", "tg", "tk", "ug", "uz"]
+)
+"""Languages that are written in several scripts."""
+_UNSPACED = frozenset(["Hans", "Hant", "Hani", "Jpan", "Thai", "Laoo", "Khmr", "Mymr"])
 _PATTERNS = {script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.items()}
 
 
 def script_of_language(code: str) -> str | None:
-    """The script `code` is written in (Japanese counts as Han); None if unknown or if the language
-    has several."""
-    # A tag goes before the language's usual script: sr_Latn is not Cyrillic.
-    language, *tags = re.split("[_-]", code)
-    for tag in tags:
-        if tag in _TAGS:
-            return _TAGS[tag]
-    return _SCRIPT_OF.get(language)
+    """The script `code` is written in (Japanese counts as Han), the one that it names itself first:
+    sr_Latn is Latin. None if unknown or if the language has several."""
+    language = language_of(code)
+    if language.script is None and (language.language in _SEVERAL or not language.is_valid()):
+        return None
+    return _NAMES.get(language.maximize().script or "")
+
+
+def is_unspaced(code: str) -> bool:
+    """Whether the language is written without spaces between words: zh, zho_Hans, yue, ja, th ..."""
+    return language_of(code).maximize().script in _UNSPACED
 
 
 def letters_in(script: str, text: str) -> int:

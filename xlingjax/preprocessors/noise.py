@@ -19,8 +19,8 @@ import numpy as np
 
 from xlingjax.data.rows.draws import BLANK, DROP, GAPS, SHUFFLE, SPANS, STARTS, Draws
 from xlingjax.data.rows.targets import columns_where, following, preceding
+from xlingjax.data.scripts import is_unspaced
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
 from xlingjax.errors import UserError, require_choice, require_numbers
 
 LONGEST_SPAN = 32
@@ -178,7 +178,7 @@ class Noiser:
         self._begins_word_V = np.array(vocabulary.begins_word())
         self._marks_ends = vocabulary.marks_ends
         # Per language, since a batch may hold several.
-        spaced = [base_language(code) not in UNSPACED for code in languages]
+        spaced = [not is_unspaced(code) for code in languages]
         self._spaced_G = np.array(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
         if noise.infill:

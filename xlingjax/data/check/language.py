@@ -12,7 +12,7 @@ import langcodes
 
 from xlingjax.data.check.alignment import words_of
 from xlingjax.data.clean.models import PACKAGED, identifier
-from xlingjax.data.languages import standard_code
+from xlingjax.data.languages import language_of, standard_code
 from xlingjax.data.text.texts import Pair, Text
 
 SAMPLE = 1000
@@ -30,10 +30,7 @@ Indonesian, Norwegian and Danish)."""
 
 def is_known(code: str) -> bool:
     """Whether IANA's registry has the language."""
-    try:
-        return langcodes.get(code).is_valid()
-    except ValueError:
-        return False
+    return language_of(code).is_valid() and language_of(code).language is not None
 
 
 def sampled(lines: Sequence[str]) -> Sequence[str]:

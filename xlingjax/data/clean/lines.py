@@ -18,6 +18,7 @@ from xlingjax.data.clean.models import identifier
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.clean.wikipedia import articles
+from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import letters_in, script_of_language
 from xlingjax.runtime.packages import package
 
@@ -115,19 +116,15 @@ def normalizer(language: str) -> Callable[[str], str]:
     `cs` ...); languages without rules of their own have Moses' common ones. Raises UserError
     without sacremoses."""
     moses = package("sacremoses", "--punctuation")
-    return moses.MosesPunctNormalizer(lang=_code(language)).normalize
+    return moses.MosesPunctNormalizer(lang=base_language(language)).normalize
 
 
 def split_sentences(text: str, language: str) -> list[str]:
     """The sentences of a paragraph, without space around them. Raises UserError without
     sentencex."""
     splitter = package("sentencex", "splitting sentences")
-    pieces = [piece.strip() for piece in splitter.segment(_code(language), text)]
+    pieces = [piece.strip() for piece in splitter.segment(base_language(language), text)]
     return [piece for piece in pieces if piece]
-
-
-def _code(language: str) -> str:
-    return language.replace("_", "-").partition("-")[0]
 
 
 # --- Filters --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.clean.settings import KEEP
+from xlingjax.data.languages import base_language
 from xlingjax.errors import UserError
 from xlingjax.runtime.packages import package
 
@@ -68,7 +69,7 @@ class Identifier:
     @functools.cache  # noqa: B019 one per process
     def _label(self, language: str) -> str | None:
         # `zh_Hant` before `zh`: a model may tell scripts apart.
-        codes = (language, language.replace("-", "_").partition("_")[0])
+        codes = (language, base_language(language))
         return next(filter(self.languages().__contains__, codes), None)
 
 

@@ -9,18 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
-"""Languages written without spaces between words: the model reads their words joined."""
+from xlingjax.data.languages import base_language
+from xlingjax.data.scripts import is_unspaced
+
 MARK = "▁"
 """What SentencePiece writes for the space before a word; a piece of its own where no longer one
 begins with it."""
 MARKS = ("kept", "xglue")  # what becomes of it in words that are to be tagged
 _XGLUE_UNMARKED = ("zh", "th")
-
-
-def base_language(code: str) -> str:
-    """ "zh" of "zh", "zh_TW", "zh-Hant"."""
-    return code.split("-")[0].split("_")[0]
 
 
 def pieces_of_words(
@@ -59,7 +55,7 @@ def pieces_of_words(
 
 def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
     joiner = " "
-    if base_language(language) in UNSPACED:
+    if is_unspaced(language):
         joiner = ""
     text = joiner.join(words)
     # Offsets are the tokenizer's, in the text; a search in these tells the word.

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from xlingjax.data.labelled.records import Question
+from xlingjax.data.languages import base_language
 from xlingjax.errors import UserError
 
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
@@ -41,6 +42,7 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
     ideograph of U+4E00..U+9FA5 alone (`mlqa_evaluation_v1.py`). Raises UserError for a language it
     has no rules for.
     """
+    language = base_language(language)
     if language not in _ARTICLES:
         raise UserError(
             f"MLQA's metrics have no rules for the language {language!r}, only for"

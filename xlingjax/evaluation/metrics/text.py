@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
-from xlingjax.data.scripts import letters_in, main_script, script_of_language
-from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
+from xlingjax.data.languages import base_language
+from xlingjax.data.scripts import is_unspaced, letters_in, main_script, script_of_language
 from xlingjax.errors import UserError
 
 # Python splits at more characters than Perl does in bytes, such as the no-break space: they are
@@ -55,14 +55,16 @@ def bleu(
     """(sacreBLEU in 0..100, its signature) of running text, not tokenised (Post 2018).
 
     Tokens: "zh" for Chinese, "char" for the other languages without spaces (Japanese, Thai, ...),
-    "13a" otherwise;
+    "13a" otherwise, by what the code means (zho_Hans, yue, jpn_Jpan);
     none needs a further package. XGLUE's QG and NTG are `lowercase`, divided by 100
     (`xglue_evaluate.py`).
     """
-    base = base_language(language)
     # 13a would take a whole sentence for one token; "zh" splits ideographs alone, and leaves Latin
     # words in the text whole.
-    tokenizer = "zh" if base == "zh" else "char" if base in UNSPACED else "13a"
+    tokenizer = "13a"
+    if is_unspaced(language):
+        is_chinese = script_of_language(language) == "Han" and base_language(language) != "ja"
+        tokenizer = "zh" if is_chinese else "char"
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer)
     return _corpus_score(metric, hypotheses, references)
 
@@ -135,7 +137,7 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
     from rouge_score.rouge_scorer import RougeScorer  # imports nltk: seconds
 
     _check(hypotheses, references)
-    tokens = _Tokens(characters=base_language(language) in UNSPACED)
+    tokens = _Tokens(characters=is_unspaced(language))
     scorer = RougeScorer(["rougeL"], tokenizer=tokens)
     values = [
         scorer.score(reference, made)["rougeL"].fmeasure
