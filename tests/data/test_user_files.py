@@ -12,11 +12,14 @@ import zstandard
 
 from xlingjax.data.check import check
 from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.words import Columns
 from xlingjax.data.languages import check_spellings, known_as
+from xlingjax.data.text import files
 from xlingjax.data.text.files import find_file, read_lines
 from xlingjax.data.text.given import parse_json
 from xlingjax.data.text.sources import find_pairs, find_text, split_patterns
 from xlingjax.errors import UserError
+from xlingjax.evaluation.alignment import read_gold
 
 LINES = ["Der Bus hält.", "", "Äpfel 苹果 \U0001f600", "Ende"]
 BYTES = ("\n".join(LINES) + "\n").encode()
@@ -189,3 +192,24 @@ def test_a_language_column_holds_codes(tmp_path):
     path = written(tmp_path / "x.jsonl", '{"text": "a", "language": "../de"}\n')
     with pytest.raises(UserError, match="line 1: '../de' is no code of a language"):
         find_text(str(path))
+
+
+def test_one_line_without_end_is_refused_before_it_fills_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
+    path = tmp_path / "a.de.txt.gz"
+    path.write_bytes(gzip.compress(b"kurz\n" + b"x" * 5000))
+    with pytest.raises(UserError, match="a.de.txt.gz, line 2: over .* without an end of a line"):
+        [*files.read_lines(path)]
+
+
+def test_words_are_what_spaces_and_tabs_part(tmp_path):
+    line = "Lea zahlt  10\u00a0000\tEuro\u3000x ."
+    assert files.words_of(line) == ["Lea", "zahlt", "10\u00a0000", "Euro\u3000x", "."]
+    for name, words in (("de", line), ("en", "Lea pays 10,000 euros .")):
+        (tmp_path / f"de-en.{name}").write_text(f"{words}\n", encoding="utf-8")
+    (tmp_path / "de-en.txt").write_text("0-0 1-1 2-2 4-4\n")
+    (pair,) = read_gold(tmp_path, ["de", "en"])["de"].pairs
+    assert pair[0][2] == "10\u00a0000"
+    (tmp_path / "tags.txt").write_text("10\u00a0000 NUM\nEuro NOUN\n", encoding="utf-8")
+    (sentence,) = Columns(None).sentences(tmp_path / "tags.txt", ["NUM", "NOUN"])
+    assert sentence.words == ("10\u00a0000", "Euro")

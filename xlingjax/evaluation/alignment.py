@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.held_out_pairs import PIVOT, aligned_lines, lines_of
+from xlingjax.data.text.files import words_of
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import language_index, token_states
@@ -168,7 +169,7 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
         if language not in languages:
             continue
         lines = aligned_lines(path.with_suffix(f".{language}"), path.with_suffix(f".{PIVOT}"))
-        pairs = [(foreign.split(), english.split()) for foreign, english in lines]
+        pairs = [(words_of(foreign), words_of(english)) for foreign, english in lines]
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
     if not found:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Tagged, existing, is_lost, known_label
-from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.files import read_lines, words_of
 from xlingjax.errors import UserError
 
 
@@ -61,7 +61,7 @@ class Columns:
             for number, line in block:
                 where = f"{path}, line {number}"
                 if self.separator is None:
-                    cells = line.split()
+                    cells = words_of(line)
                 else:
                     cells = line.rstrip(self.separator).split(self.separator)
                 if labelled is None:
@@ -126,7 +126,7 @@ def read_tagged_lines(
         if not line.partition("\t")[0].strip():
             sentences.append(Tagged((), (), number))
             continue
-        words, *tags = (cell.split() for cell in line.rstrip("\t").split("\t"))
+        words, *tags = (words_of(cell) for cell in line.rstrip("\t").split("\t"))
         where = f"{path}, line {number}"
         if columns is None:
             columns = len(tags)

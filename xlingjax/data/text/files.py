@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from xlingjax.runtime.packages import package
 # --- Compressed files as the bytes in them ---
 
 ENDINGS = (".gz", ".zst", ".xz", ".bz2")  # of the compressed files that are read as what is in them
+LONGEST_LINE = 64 << 20  # bytes: a small archive may unpack to a line that no memory holds
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading a damaged one raises; zstandard has an error of its own."""
 
@@ -224,6 +226,11 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
                 # Windows' editors write it, and the first word would be unknown with it.
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                if len(raw) == LONGEST_LINE:
+                    raise UserError(
+                        f"{path}, line {number}: over {LONGEST_LINE >> 20} MiB without an end of a"
+                        " line, which is no text; write a sentence or a document per line"
+                    )
                 if b"\0" in raw:
                     raise UserError(
                         f"{path}, line {number}: a NUL byte, which no text has; convert UTF-16 by"
@@ -243,9 +250,16 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
         ) from None
 
 
+def words_of(line: str) -> list[str]:
+    """The words of a line that a tokeniser has parted by spaces or tabs. Other white space, such as
+    a no-break space in a number, is part of a word, as it is to other tools that read such
+    files."""
+    return [word for word in re.split("[ \t]", line) if word]
+
+
 def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
     if part is None:
-        yield from enumerate(file, 1)
+        yield from enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1)
         return
     file.seek(part.begin)
     left = part.end - part.begin

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
-from xlingjax.data.text.files import write_as_named
+from xlingjax.data.text.files import words_of, write_as_named
 from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
@@ -100,7 +100,7 @@ def align(
     for side in sides:
         refuse_no_lines(side)
     lines = aligned_lines(*sides)
-    pairs = [(first.split(), second.split()) for first, second in lines]
+    pairs = [(words_of(first), words_of(second)) for first, second in lines]
     if not any(first and second for first, second in pairs):
         raise UserError(
             f"{sides[0]} and {sides[1]} have no line with words on both sides: no pairs to align"
