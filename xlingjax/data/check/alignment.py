@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from xlingjax.data.store.tokenise import BlockText
 
@@ -128,7 +128,7 @@ def _begins(lines: int) -> list[int]:
     return [int(number) * WINDOW for number in numbers]
 
 
-def _links(x: scipy.sparse.csr_matrix, y: scipy.sparse.csr_matrix) -> np.ndarray:
+def _links(x: Any, y: Any) -> np.ndarray:
     """How well each word's best partner goes with it, on average, at each offset: [OFFSETS]."""
     lines = x.shape[0]
     links = []
@@ -147,8 +147,10 @@ def _links(x: scipy.sparse.csr_matrix, y: scipy.sparse.csr_matrix) -> np.ndarray
     return np.array(links)
 
 
-def _occurrences(lines: Sequence[Words]) -> scipy.sparse.csr_matrix:
+def _occurrences(lines: Sequence[Words]) -> Any:
     """Which lines have which of the words that are neither rare nor in every fourth line."""
+    import scipy.sparse
+
     number: dict[Hashable, int] = {}
     cells = [
         (row, number.setdefault(word, len(number)))
