@@ -532,7 +532,7 @@ def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None 
     these in another order: its outputs would stand for the wrong ones. name: how the message names
     the run; task: whose head, of a model with several."""
     record = read_run_record(run)
-    theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
+    theirs = labels_of(record, task) if task or model_of(run).num_labels else []
     if not theirs or theirs == [*labels]:
         return
     head = f"a head of {task}" if task else "a head"
