@@ -101,14 +101,12 @@ def nearest_wrong(
     distinct = meanings.distinct()
     index: Rows = Unit(second, distinct)
     queries: Rows = Unit(first)
-    # As it stands in memory it is searched at once.
     if isinstance(first, np.ndarray):
         index, queries = unit_rows(second)[distinct], unit_rows(first)
     # 4 bytes: of a large text the table fills most of the memory.
     found_Sk = np.full((len(first), k), -1, np.int32)
     middles = None
     if not search.exact:
-        # Once for all rounds.
         middles = list_middles(index, search)
     left = np.arange(len(first))
     width = k + 8
@@ -128,7 +126,6 @@ def nearest_wrong(
                 -1,
             )
             found_Sk[part, : kept.shape[1]] = kept
-        # All lines were among them.
         if width >= len(distinct):
             break
         left = left[found_Sk[left, -1] < 0]

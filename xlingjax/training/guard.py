@@ -35,7 +35,6 @@ class Guard:
         row up to this one. Raises UserError when an earlier step reached the limit.
         """
         self._pending.append((step, objective, rows, bad_steps))
-        # Only here does the host wait, for a step that is behind the ones on their way.
         if len(self._pending) > IN_FLIGHT:
             self._look()
 
@@ -52,7 +51,6 @@ class Guard:
         where = f"step {step} ({objective})"
         why = "a loss or gradient that is not finite, or a norm above optimizer.skip_norm"
         self._say(f"{where}: update skipped for {why} ({bad} in a row)")
-        # Counted on the device, in a row: one good step begins the count anew.
         if bad >= self._limit:
             raise UserError(
                 f"{where}: {bad} updates in a row skipped for {why}; the batch is in"

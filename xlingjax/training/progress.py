@@ -144,7 +144,6 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        # What has been counted so far is put by; counting begins again behind the pause.
         self._total += time.perf_counter() - self._since
         try:
             yield
@@ -156,7 +155,6 @@ def peak_memory_bytes() -> int:
     """The largest peak over this process's devices; on CPU, where devices keep no count, the
     process's own peak."""
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
-    # Linux counts in KiB.
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return max((one.get("peak_bytes_in_use", 0) for one in stats), default=0) or own
 
@@ -280,7 +278,6 @@ class Progress:
         with self._clock.paused():
             yield
         seconds = time.perf_counter() - started
-        # Of all lengths that its rows are padded to.
         self._compile_seconds[label] = self._compile_seconds.get(label, 0.0) + seconds
         self._tracker.say(f"compiled the {label} step in {seconds:.1f} s")
 
@@ -305,7 +302,6 @@ class Progress:
         # Counted when a line is closed, since a step's count is on the device before that.
         self._tokens_seen += tokens
         common = {
-            # Of the update that the last step made.
             "learning_rate": float(self._learning_rate(step - 1)),
             "tokens_seen": self._tokens_seen,
             # Of the interval, so that a slow beginning does not weigh on it for ever.
@@ -355,7 +351,6 @@ class Progress:
         started = time.monotonic()
         try:
             return self._write_page()
-        # Whatever it is: a picture is no reason to lose a training.
         except Exception as error:
             self._tracker.say(f"the report was not written: {first_line(error)}")
             return None
@@ -384,7 +379,6 @@ class Progress:
             "metrics": self.lines,
             "evaluations": self.values,
         }
-        # Only of runs that stopped early, and of those that keep the best.
         extra = {"stopped_early": self._stopping.record(), "best": self._checkpoints.best}
         totals |= {name: value for name, value in extra.items() if value}
         write_json(path, finite(totals))

@@ -125,7 +125,6 @@ def train_step(
     trainable, frozen = split(state.params, now)
     trainable_shardings, _ = split(shardings.params, now)
     coefficients = coefficients_at(objective, state.step)
-    # A batch may hold no prediction of a term, whose sum is 0 then.
     weights = {term: jnp.maximum(w, 1.0) for term, w in objective.weights(batch).items()}
     # Of the step's number alone, so that a continued run draws the same dropout.
     step_key = jax.random.fold_in(key, state.step)
@@ -139,7 +138,6 @@ def train_step(
         total = sum(
             coefficients[term] * value / weights[term] for term, value in loss.terms.items()
         )
-        # Small gradients of a float16 model would become 0 without a scale.
         return total * state.loss_scale if config.loss_scale else total, (total, loss.metrics)
 
     def gradients(rows, microbatch):
@@ -173,7 +171,6 @@ def train_step(
         # A choice, not a branch: devices never wait for the host to decide.
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
 
-    # Computed for a skipped step too; `if_good` chooses afterwards.
     with jax.named_scope("optimizer"):
         updates, opt_state = optimizer.transformation.update(
             grads, state.opt_state, state.params, step=state.step, stage=stage
@@ -215,7 +212,6 @@ def count_tokens(batch: dict[str, Any]) -> Any:
     if "pack_ids" not in batch:
         return {name: count_tokens(rows) for name, rows in batch.items()}
     tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
-    # What an encoder-decoder predicts costs as much as what it reads.
     if "decoder_pack_ids" in batch:
         tokens += jnp.sum(batch["decoder_pack_ids"] > 0).astype(jnp.float32)
     return tokens

@@ -72,7 +72,6 @@ def read(folder: Path) -> Foreign:
     config, notes = _fitted(config, vocabulary, codes, of_mbart, folder)
     config = config.replace(language_tokens=tokens)
     model = converted(family, config, open_tensors(folder))
-    # What was found of the tokenizer stands before what was found of the weights.
     model = dataclasses.replace(model, notes=(*notes, *model.notes))
     labels = ()
     # Of spans the two classes are the ends of an answer, which have no names.
@@ -150,7 +149,6 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the
     two kinds of prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read
     here."""
-    # Our export writes it for us, beside what transformers reads.
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER_OF_RUN).is_file():

@@ -94,7 +94,6 @@ def compare(
     transformers is not installed or cannot open the folder.
     """
     transformers = interop()
-    # What is computed last, which all before it decides.
     kind = "words" if vocabulary_head else "states"
     if config.decoder_layers:
         kind = "decoder"
@@ -177,7 +176,6 @@ def _batch(
     language = number % max(config.num_languages, 1)
     batch = _fields_of(rows[start : start + _ROWS], length, vocabulary.pad_id, language)
     if config.segments:
-        # Half of each row is a second text.
         second_L = np.arange(length) >= length // 2
         batch["sides"] = np.broadcast_to(second_L, batch["input_ids"].shape).astype(np.int32)
     if kind == "decoder":
@@ -230,7 +228,6 @@ def _theirs(
             output = theirs(**given)
             computed = output[0]
             if "start_logits" in output:
-                # Where an answer begins and ends, beside each other.
                 computed = torch.stack([output.start_logits, output.end_logits], -1)
     return computed.numpy()
 
