@@ -29,7 +29,7 @@ class Meanings:
 
     @classmethod
     def of(cls, sides: Sequence[Iterable[str]]) -> "Meanings":
-        source, target = (first_of_equals(side) for side in sides)
+        source, target = (first_of_equal_keys(map(normalised, side)) for side in sides)
         # A sentence may stand in the text several times with several right translations.
         right = np.unique(source * len(target) + target)
         return cls(source, target, right)
@@ -132,11 +132,6 @@ def nearest_wrong(
         # So that few rounds do, also where a sentence stands in the text hundreds of times.
         width *= 4
     return found_Sk
-
-
-def first_of_equals(texts: Iterable[str]) -> np.ndarray:
-    """int64 [S]: of each text the number of the first that says the same (`normalised`)."""
-    return first_of_equal_keys(map(normalised, texts))
 
 
 def first_of_equal_keys(texts: Iterable[str]) -> np.ndarray:

@@ -223,7 +223,7 @@ def train(
             stopping=early,
             write_page=write_page,
             hash_batches=hash_batches,
-            tokens_seen=first.tokens_seen,
+            tokens_before=first.tokens_seen,
         )
         if step:
             progress.measure_restored(step, state)

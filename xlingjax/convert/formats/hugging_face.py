@@ -53,7 +53,7 @@ class Foreign(Converted):
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that
     config.json does not describe, a tokenizer that is not read or of another size."""
-    family, fields = _family(folder)
+    family, fields = family_of(folder)
     model_type = fields.values["model_type"]
     config = family.config_of(fields, folder.resolve().name)
     # The small files first: what they contradict is found before gigabytes are read.
@@ -132,15 +132,7 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
         ) from None
 
 
-def params_of(folder: Path) -> Converted:
-    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
-    does."""
-    family, fields = _family(folder)
-    config = family.config_of(fields, folder.resolve().name)
-    return converted(family, config, open_tensors(folder))
-
-
-def _family(folder: Path) -> tuple[Family, Fields]:
+def family_of(folder: Path) -> tuple[Family, Fields]:
     fields = Fields(folder / "config.json")
     return fields.one_of("model_type", FAMILIES, None), fields
 
