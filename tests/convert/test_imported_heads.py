@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.helpers import sweeping
+from tests.helpers.foreign_params import params_of
 from xlingjax.cli import main
-from xlingjax.convert.formats.hugging_face import params_of, vocabulary_of
+from xlingjax.convert.formats.hugging_face import vocabulary_of
 from xlingjax.data.labelled.task import read
 from xlingjax.evaluation import span_qa
 from xlingjax.model.build import build_model

@@ -137,7 +137,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
-    from xlingjax.training.run_record import read_run_record
+    from xlingjax.training.run_record import model_of
     from xlingjax.workflows.jobs.many import AT_WORK, Call, run_all
     from xlingjax.workflows.scorecard.page import show
     from xlingjax.workflows.tasks.measure import measure
@@ -151,7 +151,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     # A layer that the run lacks is refused before anything is trained.
     for layer in getattr(args, "layer", None) or ():
         if layer != "all":
-            chosen_layer(layer, read_run_record(source)["model"]["layers"])
+            chosen_layer(layer, model_of(source).layers)
     # Once, though a task may fail by several strategies.
     failed: dict[str, None] = {}
 

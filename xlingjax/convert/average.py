@@ -22,7 +22,6 @@ def average(run: str, output: str, last: int | None = None, steps: Sequence[int]
     UserError where one is not there.
     """
     chosen = _chosen(run, last, steps)
-    # Before any checkpoint is read, which takes long.
     require_empty(output)
     model = build_model(model_of(run))
     # The devices that wrote the checkpoint may not be here.
@@ -34,7 +33,6 @@ def average(run: str, output: str, last: int | None = None, steps: Sequence[int]
         # In place: a large model stands in memory twice, and not three times.
         jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
     mean = jax.tree.map(lambda sum_: sum_ / np.float32(len(chosen)), total)
-    # Into run.json: the weights do not tell what they are a mean of.
     origin = {"averaged": {"run": str(run), "steps": chosen}}
     write_workdir(run, output, chosen[-1], mean, "average", origin)
     return (

@@ -57,7 +57,6 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         # Weights that were trained on the one query mean nothing for the other.
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         wanted = build_model(whole).abstract()["encoder"]["layers"][SLOT]
-        # Shapes are the same in both orders of the norm.
         if _shapes(wanted) != _shapes(added) or theirs.norm_order != config.norm_order:
             raise UserError(
                 f"the cross-attention of {source} does not fit {run}: the models differ in layers,"

@@ -90,7 +90,6 @@ def export_model(
         _write(folder, made, trained.vocabulary, config, writing)
         notes += _write_sentences(folder, trained.sentences, config)
         total = sum(value.size for value in made.tensors.values())
-        # Of a large model two copies must do.
         made = dataclasses.replace(made, tensors={})
         # Bits first: the comparison of logits has a tolerance, which would hide a small fault.
         # By the importer itself, so that an export is what an import will find.
@@ -107,7 +106,6 @@ def export_model(
             notes.append("not compared with transformers (--unverified)")
         run_folder, _ = run_and_checkpoint(run)
         workdir = read_run(run_folder)
-        # An imported model has no recipe.
         if workdir.config:
             (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
         languages = workdir.languages
@@ -142,7 +140,6 @@ def require_exportable(run: str, verify: bool = True, language: str = "") -> Non
     languages = None
     if config.decoder_layers:
         languages = writing_of(config, trained.vocabulary, trained.languages, language, run).tokens
-    # Asked for what it refuses.
     embeds_languages(config)
     tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset, languages)
     if verify:
@@ -160,7 +157,6 @@ def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
             f"--head {head or 'NAME'}: name one of the heads of {run} ({_heads(config) or 'none'})"
         )
     params = dict(trained.params)
-    # Under the name that a model with one head has.
     params["classifier"] = params.pop("classifiers")[head]
     config = config.replace(num_labels=config.labels_of(head), task_labels=None)
     model = build_model(config)

@@ -39,7 +39,6 @@ def import_model(
     sentence vectors, instead of what its files say. Raises UserError, and writes nothing, where the
     model cannot be read, where it is not the one that transformers computes (`verify`), and where
     `output` holds something already."""
-    # Before anything is fetched or compared.
     require_empty(output)
     above = located(source)
     # sentence-transformers' first versions keep the model one folder down, and the pooling above.
@@ -104,7 +103,6 @@ def imported(source: str) -> str:
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
     run = cache_root() / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)
-    # Several processes of one machine begin a run at the same time.
     with FileLock(run.with_suffix(".lock")):
         if not run.is_dir():
             import_apart(folder, run)
@@ -119,7 +117,6 @@ def import_apart(folder: Path, run: Path) -> None:
         command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )
     if done.returncode:
-        # The last line is the other process's own message.
         *before, last = done.stderr.splitlines() or ["error: it says nothing"]
         print("\n".join(before), file=sys.stderr)
         raise UserError(last.removeprefix("error: "))
@@ -132,7 +129,6 @@ def located(source: str) -> Path:
     if Path(source).exists():
         return Path(source)
     try:
-        # Here, since a folder on disk needs no package for it.
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError:

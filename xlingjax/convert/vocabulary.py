@@ -80,7 +80,6 @@ def trim(
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     trained = open_run(run)
-    # `size` counts the model's rows.
     pieces = size and size - trained.model.config.language_tokens
     new = surgery.trim(
         trained.vocabulary,
@@ -141,7 +140,6 @@ def _write(
     # A run without languages, an imported one, stays so.
     after = [*before, *sorted({*added} - {*before})] if before else []
     if before == sorted(before):
-        # As a run sorts its own.
         after.sort()
     old_numbers = [before.index(code) if code in before else -1 for code in after]
     if config.table_rows:
@@ -180,7 +178,6 @@ def _write(
     record["identity"]["model"].update(sizes)
     # The data of the old run were in other ids: nothing of them holds for this one.
     record["identity"]["data"] = {"surgery": {"vocabulary": new.sha256}}
-    # A run that was imported has no such configuration.
     if "vocabulary_sha256" in record.get("config", {}):
         record["config"]["vocabulary"] = str(folder)
         record["config"]["vocabulary_sha256"] = new.sha256
@@ -194,7 +191,6 @@ def _write(
     }
     record["languages"] = after
     record["parameters"] = parameters
-    # A list, since a model may go through several.
     record["surgery"] = [*record.get("surgery", []), change]
     write_trained(output, record, find_checkpoint(run).name, params, files)
     return "\n".join(lines)

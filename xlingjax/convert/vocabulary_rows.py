@@ -106,7 +106,6 @@ def _table(
     if drawn.size and rows.drawn == "random":
         std = new.init_std or new.dim**-0.5
         if name.endswith("bias"):
-            # A model that was never trained has none.
             std = 0.0
         table[drawn] = rng.normal(0, std, table[drawn].shape)
     elif drawn.size:

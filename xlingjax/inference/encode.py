@@ -132,7 +132,6 @@ def embed(
     if not sentences:
         raise UserError("no sentences to embed: the evaluation files are empty")
     run = compiled(_pooled_states, model, mesh, layers)
-    # Made at the first batch, which tells the sizes of the model's states.
     out = None
     of_batch = language_id, vocabulary.pad_id, buckets, tokens_per_batch, mesh
     for members, batch in _batches(sentences, *of_batch):
@@ -146,7 +145,6 @@ def embed(
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)
-        # Back in the order of the sentences, not of their lengths.
         out[:, :, members] = pooled_PNBD[:, :, : len(members)]
     return out
 
@@ -213,7 +211,6 @@ def embed_texts(
 def _states(model, layers: tuple[int, ...], params, batch):
     """float32 [B, layers, L, D]."""
     h_NBLD = model.encode(params, batch, bidirectional, all_layers=True)
-    # Rows first, as a mesh splits them.
     return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
 
 
@@ -241,7 +238,6 @@ def token_states(
     of_batch = language_id, vocabulary.pad_id, buckets, tokens_per_batch, mesh
     for members, batch in _batches(sentences, *of_batch):
         states_BNLD = np.asarray(run(params, place(batch, mesh)))
-        # Rows that fill the batch up have no sentence.
         for i, h_NLD in zip(members.tolist(), states_BNLD, strict=False):
             found[i] = h_NLD[:, : len(sentences[i])]
     return found

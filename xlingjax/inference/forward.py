@@ -124,7 +124,6 @@ def _by_text(values: np.ndarray, texts: int) -> np.ndarray:
 
 
 def _filled_up(values: np.ndarray, size: int) -> np.ndarray:
-    # Rows of zeros have pack 0 throughout, which is padding.
     widths = [(0, 0)] * values.ndim
     widths[0] = (0, size - len(values))
     return np.pad(values, widths)

@@ -157,7 +157,6 @@ class Generator:
             batch = self._rows_of([sources[i] for i in members], from_id, rows, length)
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
-            # The program of this length, compiled at its first batch.
             run = compiled(
                 search_texts, self.model, self.mesh, self.ids, self.decoding, self._columns(length)
             )
@@ -211,7 +210,6 @@ class Generator:
                     f" {self.model.longest_target}: shorten it"
                 )
         found = [Generated() for _ in lines]
-        # An empty line is left out, whatever its reference.
         sizes = [
             max(len(source_ids), len(target_ids)) if source_ids else 0
             for source_ids, target_ids in zip(sources, targets, strict=True)
@@ -223,7 +221,6 @@ class Generator:
             columns = min(length, self.model.longest_target)
             batch |= self._targets([targets[i] for i in members], to_id, rows, columns)
             total_B = np.asarray(run(self.params, place(batch, self.mesh)))
-            # Rows that fill the batch up have no line.
             for i, total in zip(members, total_B.tolist(), strict=False):
                 given = references[i]
                 found[i] = self._generated(
@@ -303,11 +300,9 @@ class Generator:
         # Texts of like length end at about the same column, where a batch's search stops.
         order = np.argsort(sizes, kind="stable")[::-1].tolist()
         for bucket, length in enumerate(lengths):
-            # An empty line has nothing to be read, and size 0.
             members = [i for i in order if bucket_of[i] == bucket and sizes[i]]
             if not members:
                 continue
-            # Each beam is a row of its own in the decoder.
             most = max(1, self.tokens_per_batch // (length * beams * multiple))
             # A power of 2, so that few lines do not wait for a full batch and shapes stay few.
             enough = 1 << (-(-len(members) // multiple) - 1).bit_length()

@@ -58,9 +58,7 @@ def mine(
     `nearest.nearest`."""
     if not len(source_SD) or not len(target_TD):
         raise UserError("mining needs sentences on both sides, and one is empty")
-    # Products of rows of length 1 are cosines.
     source, target = _unit(source_SD), _unit(target_TD)
-    # Both ways: a sentence's neighbours are those on the other side.
     forward_Sk, targets_Sk = nearest(source, target, k, search, mesh, folder)
     backward_Tk, sources_Tk = nearest(target, source, k, search, mesh, folder)
     left, right = forward_Sk.mean(axis=1), backward_Tk.mean(axis=1)

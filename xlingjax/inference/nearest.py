@@ -221,7 +221,6 @@ def _searcher(
     faiss = library()
     coarse = faiss.IndexFlatIP(middles.shape[1])
     coarse.add(middles)
-    # Once for all blocks: it costs as much as a block's rows.
     lists_QP = _array(folder, (len(queries), probes), np.int32)
     for part in _parts(len(queries)):
         _, lists_QP[part] = coarse.search(_floats(queries[part]), probes)

@@ -111,12 +111,10 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
         say(f"{table}: finished before")
         return table
     count = sum(1 for sides in _lines(pairs, languages) if all(sides))
-    # Each sentence needs k others to choose from.
     if count <= config.k:
         raise UserError(
             f"{name}: {count} pairs are too few to find negatives among; {config.k + 1} at least"
         )
-    # Before the network is trained: a large text needs a choice.
     search = chosen_search(config.search, config.lists, config.probes, config.seed, (count, count))
     trained = {name: value for name, value in identity.items() if name not in RETRIEVAL}
     # Other settings of the search alone use the network and vectors that are there.

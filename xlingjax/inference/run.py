@@ -118,7 +118,6 @@ def open_run(
         vocabulary=vocabulary.sha256,
         # The table that is left behind lies in the checkpoint, and the model asks for none.
         exact=language_embedding,
-        # A language's number is its place among them.
         languages=record["languages"],
     )
     return TrainedRun(

@@ -86,11 +86,9 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
         # By default an accelerator multiplies float32 in fewer bits, which would change the order.
         highest = jax.lax.Precision.HIGHEST
         products_QC = jnp.einsum("qd,cd->qc", queries_QD, rows_CD, precision=highest)
-        # Rows that fill the last block up are no rows of the index.
         products_QC = jnp.where(jnp.arange(len(rows_CD)) < count, products_QC, -jnp.inf)
         if mesh is not None:
             products_QC = jax.lax.with_sharding_constraint(products_QC, whole)
-        # Of equals top_k takes the first.
         return jax.lax.top_k(products_QC, k)
 
     whole = mesh and NamedSharding(mesh, PartitionSpec())

@@ -29,7 +29,7 @@ class Meanings:
 
     @classmethod
     def of(cls, sides: Sequence[Iterable[str]]) -> "Meanings":
-        source, target = (first_of_equals(side) for side in sides)
+        source, target = (first_of_equal_keys(map(normalised, side)) for side in sides)
         # A sentence may stand in the text several times with several right translations.
         right = np.unique(source * len(target) + target)
         return cls(source, target, right)
@@ -101,14 +101,12 @@ def nearest_wrong(
     distinct = meanings.distinct()
     index: Rows = Unit(second, distinct)
     queries: Rows = Unit(first)
-    # As it stands in memory it is searched at once.
     if isinstance(first, np.ndarray):
         index, queries = unit_rows(second)[distinct], unit_rows(first)
     # 4 bytes: of a large text the table fills most of the memory.
     found_Sk = np.full((len(first), k), -1, np.int32)
     middles = None
     if not search.exact:
-        # Once for all rounds.
         middles = list_middles(index, search)
     left = np.arange(len(first))
     width = k + 8
@@ -128,18 +126,12 @@ def nearest_wrong(
                 -1,
             )
             found_Sk[part, : kept.shape[1]] = kept
-        # All lines were among them.
         if width >= len(distinct):
             break
         left = left[found_Sk[left, -1] < 0]
         # So that few rounds do, also where a sentence stands in the text hundreds of times.
         width *= 4
     return found_Sk
-
-
-def first_of_equals(texts: Iterable[str]) -> np.ndarray:
-    """int64 [S]: of each text the number of the first that says the same (`normalised`)."""
-    return first_of_equal_keys(map(normalised, texts))
 
 
 def first_of_equal_keys(texts: Iterable[str]) -> np.ndarray:

@@ -171,7 +171,6 @@ def _flash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool =
         require(q_BLHK.dtype != jnp.float16, "flash", "does not compute in float16")
         run = flash.attend
     else:
-        # Of Triton's blocks, and of what its products take.
         fits = size >= 16 and not size & (size - 1)
         require(fits, "flash", f"takes heads of 16, 32, 64 ... on GPUs, not of {size}")
         run = flash_gpu.attend

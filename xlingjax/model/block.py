@@ -66,7 +66,6 @@ class MultiHeadAttention(nn.Module):
             k_BSHK = Dense(c, **project, name="key")(memory)
             v_BSHK = Dense(c, **project, name="value")(memory)
             if past is None:
-                # Computed a second time, and only where somebody looks at them.
                 if self.is_mutable_collection(WEIGHTS):
                     weights_BHLS = attention.weights(q_BLHK, k_BSHK)
                     self.sow(WEIGHTS, "weights", weights_BHLS)

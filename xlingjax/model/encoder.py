@@ -76,7 +76,6 @@ class Embeddings(nn.Module):
             languages = Embed(c, c.num_languages, (None, None), init, name="languages")
             x_BLD += languages(batch["language_ids"])
         if c.segments:
-            # A text alone is the first.
             sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))
             x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
         if c.embedding_norm:
@@ -148,7 +147,6 @@ class _Modules(nn.Module):
         self.head(h_BLD)
         read_BLE = h_BLD
         if self.config.plugged_in:
-            # It reads [H; S].
             read_BLE = jnp.concatenate([h_BLD, h_BLD], axis=-1)
         if self.config.num_labels:
             self.classifier(read_BLE, None, fields)
@@ -181,7 +179,6 @@ class Encoder:
         """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see
         `Stack`)."""
         self.config = config
-        # Flax stays in here: callers see plain functions of plain dicts.
         self._modules = _Modules(config, mesh)
 
     def init(self, rng: Array) -> Params:

@@ -325,7 +325,6 @@ def kept(kernel: Kernel, seeds, query: Array, key: Array) -> Array:
     x = x * np.int32(0x7FEB352D) + seeds[1]
     x = x ^ lax.shift_right_logical(x, jnp.full_like(x, 15))
     x = x * np.int32(0x846CA68B - (1 << 32))
-    # 24 bits, which are no negative number.
     x = lax.shift_right_logical(x, jnp.full_like(x, 8))
     threshold = round(kernel.rate * (1 << 24))
     # By the rounded rate, so that the mean is kept exactly.

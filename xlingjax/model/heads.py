@@ -28,7 +28,6 @@ class VocabularyHead(nn.Module):
             h_BMD = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BMD)
             h_BMD = LayerNorm(c, name="norm")(gelu(c, h_BMD))
         if c.head == "plain":
-            # Callers add a bias in every case.
             return h_BMD, jnp.zeros((c.padded_vocab_size,), jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
         return h_BMD, self.param("bias", zeros, (c.padded_vocab_size,), jnp.float32)

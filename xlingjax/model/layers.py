@@ -54,7 +54,6 @@ class Dense(nn.Module):
             init = nn.with_logical_partitioning(kernel_init(self.config, fan_in), names)
             kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
-        # Parameters are always float32, whatever type the layers compute in.
         bias = self.param("bias", zeros, self.outputs, jnp.float32)
         dtype = jnp.dtype(self.config.dtype)
         if rows_OI is not None:

@@ -15,13 +15,11 @@ def device_bytes() -> int:
     devices = jax.local_devices()
     limits = []
     for device in devices:
-        # A CPU has no statistics.
         statistics = device.memory_stats() or {}
         if statistics.get("bytes_limit"):
             # What the allocator may take, which is less than the card has.
             limits.append(statistics["bytes_limit"])
     if limits:
-        # Every device has the same rows, so the smallest decides.
         return min(limits)
     return _available() // len(devices)
 

@@ -252,7 +252,6 @@ class _NgramDecoder(Decoder):
         x_BLD = jnp.concatenate([main_BTD, predicting_BLD], axis=1)
 
         positions_BL = jnp.concatenate([batch["position_ids"], ahead["position_ids"]], axis=1)
-        # In the order of the columns: the main stream, then each predicting one.
         masks = [SELF, *map(ngram_stream, range(count))]
         allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
         distance_BLS = positions_BL[:, :, None] - positions_BS[:, None]

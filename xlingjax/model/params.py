@@ -12,7 +12,6 @@ def path_name(path: Sequence[Any]) -> str:
 
 
 def _key_name(key: Any) -> str:
-    # JAX has a class of key for dicts, for dataclasses and for sequences.
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))

@@ -247,7 +247,6 @@ class Seq2Seq(Encoder):
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
         g, bias_V = self._apply(params, h, method=lambda modules, h: modules.head(h))
-        # Tied to the decoder's own table, where it has one.
         table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
 
@@ -269,10 +268,8 @@ class Seq2Seq(Encoder):
             attention = params["encoder"]["layers"]["attention"]
             tied = jax.tree.map(lambda x: x[-c.decoder_layers :], attention)
             decoder = {**decoder, "layers": {**decoder["layers"], "attention": tied}}
-        # A head without parameters ("plain") has no entry.
         head = params.get("head", {})
         return {
-            # The decoder's own tables go over the encoder's, and what is shared stays.
             "embeddings": {**params["embeddings"], **params.get("decoder_embeddings", {})},
             "decoder": decoder,
             "head": params.get("decoder_head", head),
@@ -283,7 +280,6 @@ class Seq2Seq(Encoder):
         encoder_rng, decoder_rng = jax.random.split(rng)
         params = super()._boxed(encoder_rng)
         of_decoder = self._decoder.init({"params": decoder_rng}, method="everything")["params"]
-        # What is shared with the encoder stands there alone.
         if self.config.tied_self_attention:
             del of_decoder["decoder"]["layers"]["attention"]
         params["decoder"] = of_decoder["decoder"]

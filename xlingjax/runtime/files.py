@@ -39,7 +39,6 @@ def is_of_system(error: Exception) -> bool:
     it, and it must never be taken for a damaged or missing one."""
     if isinstance(error, OSError):
         return error.errno is not None and not isinstance(error, _MISSING)
-    # TensorStore has it in its words.
     passing = (number for number in _REMEDIES if number in _LIMITS or _REMEDIES[number] == _DISK)
     return any(os.strerror(number) in str(error) for number in passing)
 
@@ -91,7 +90,6 @@ def require_folder(path: str | Path, option: str = "--output") -> None:
     place = Path(path)
     if place.exists() and not place.is_dir():
         raise UserError(f"{option} {path} is a file; give a folder")
-    # Asked for as a file in it would be.
     _require_parent(place / "file", option)
 
 
@@ -159,7 +157,6 @@ def append_line(path: Path, line: str) -> None:
                 if file.write(content) < len(content):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
-                # Half a line would spoil the next one.
                 with contextlib.suppress(OSError):
                     os.truncate(path, size)
                 raise

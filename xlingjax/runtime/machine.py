@@ -130,7 +130,6 @@ def join_processes(config: RuntimeConfig) -> None:
             f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
         )
     heartbeat = number_in("XLINGJAX_HEARTBEAT", HEARTBEAT)
-    # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     timeouts = {
         "heartbeat_timeout_seconds": heartbeat,

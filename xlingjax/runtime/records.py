@@ -43,7 +43,6 @@ def misfit(value: Any, shape: Any, where: str = "") -> str:
         return ""
     if isinstance(shape, dict):
         return _misfit_of_table(value, shape, where)
-    # True is an int, too, and NaN no number that was written.
     is_odd = isinstance(value, bool) and shape not in (bool, ANY)
     if isinstance(value, float) and not math.isfinite(value):
         is_odd = shape is not ANY

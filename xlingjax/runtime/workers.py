@@ -66,7 +66,6 @@ def _without_script() -> Iterator[None]:
 def _alone() -> None:
     # Ctrl-C is for the process that began them, at whose end they end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # There is a process for each core.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 

@@ -152,7 +152,6 @@ class Checkpoints:
             "identity": self._identity,
             "positions": positions,
             "progress": progress,
-            # As pairs: JSON's names are texts.
             "best": {name: [*values.items()] for name, values in self._ranked.items()},
         }
         try:
@@ -187,7 +186,6 @@ class Checkpoints:
             # No order puts NaN last.
             if math.isfinite(values.get(name, math.nan)):
                 ranked[step] = values[name]
-            # Of equals the last.
             order = sorted(ranked.items(), key=lambda one: (sign * one[1], -one[0]))
             ranked.clear()
             ranked.update(order[: self._config.keep_best])
@@ -247,7 +245,6 @@ class Checkpoints:
         problem = ""
         for item in ("params", "training", "run"):
             folder = self.folder / str(step) / item
-            # Each process looks at a share of the files.
             problem = problem or damage(folder, jax.process_index(), jax.process_count())
         # Before the reading, in which processes wait for each other.
         if not all_agree(not problem):
@@ -304,7 +301,6 @@ def _without_params(state: TrainState) -> dict[str, Any]:
 def explained(error: Exception, folder: Path) -> Exception:
     """A UserError when the disk is the cause, else the error itself."""
     why = first_line(error)
-    # TensorStore gives a sentence with the names of its parts.
     if "No space left" in why or "RESOURCE_EXHAUSTED" in why:
         why = "No space left on device"
     elif not isinstance(error, OSError) and not is_of_system(error):

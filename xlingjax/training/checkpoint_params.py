@@ -119,7 +119,6 @@ def load_params(
     # `match`, from the beginning: a name of a part covers all below it.
     absent = [name for name in model if name not in saved]
     kept = [name for name in absent if any(re.match(pattern, name) for pattern in new)]
-    # All of them in one message: a user would mend them one by one.
     problems = [f"{name} is missing" for name in absent if name not in kept]
     for name, shape in saved.items():
         if name not in model:
@@ -141,7 +140,6 @@ def load_params(
         for name, leaf in model.items()
     ]
     loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, abstract)))
-    # What is kept was not read: a None is no leaf.
     return jax.tree.unflatten(tree, (model | loaded).values()), kept
 
 
@@ -150,7 +148,6 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str
     files are checked first. Raises UserError when it is damaged or cannot be read."""
     forget_abandoned_reads()
     params, run = checkpoint / "params", checkpoint / "run"
-    # Not there in a checkpoint that did not come from training.
     items = [params, run] if run.is_dir() else [params]
     for item in items:
         if wrong := damage(item):

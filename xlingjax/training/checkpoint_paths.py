@@ -78,7 +78,6 @@ def find_checkpoint(path: str | Path) -> Path:
     path = Path(path).absolute()
     if (path / "params").is_dir():
         return path
-    # A user names the workdir or the folder within it.
     for folder in (path / "checkpoints", path):
         steps = checkpoint_steps(folder)
         if steps:

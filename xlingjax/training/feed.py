@@ -228,7 +228,6 @@ class Feed:
             parts = {name: (self.runs[name].objective, factor) for name, factor in factors.items()}
             objective: Any = Summed(parts)
         else:
-            # The only one of its turn.
             objective = self.runs[label].objective
         return Turn(" + ".join(self.names[n] for n in of_step), label, factors, objective)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from xlingjax.errors import UserError
 IN_FLIGHT = 2
 
 
+@dataclass
 class Guard:
     """Follows the count of consecutive skipped steps, two steps behind the device."""
 
-    def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
-        self._workdir = workdir
-        self._limit = limit
-        self._say = say
+    workdir: Path
+    limit: int
+    say: Callable[[str], None]
+
+    def __post_init__(self):
         self._pending: deque[tuple[int, str, Mapping[str, Any], Any]] = deque()
 
     def push(
@@ -35,7 +38,6 @@ class Guard:
         row up to this one. Raises UserError when an earlier step reached the limit.
         """
         self._pending.append((step, objective, rows, bad_steps))
-        # Only here does the host wait, for a step that is behind the ones on their way.
         if len(self._pending) > IN_FLIGHT:
             self._look()
 
@@ -51,13 +53,12 @@ class Guard:
             return
         where = f"step {step} ({objective})"
         why = "a loss or gradient that is not finite, or a norm above optimizer.skip_norm"
-        self._say(f"{where}: update skipped for {why} ({bad} in a row)")
-        # Counted on the device, in a row: one good step begins the count anew.
-        if bad >= self._limit:
+        self.say(f"{where}: update skipped for {why} ({bad} in a row)")
+        if bad >= self.limit:
             raise UserError(
                 f"{where}: {bad} updates in a row skipped for {why}; the batch is in"
                 f" {self._save(step, rows)}; lower LEARNING_RATE or CLIP_NORM and start again (to"
-                f" go further back, move the newest folders out of {self._workdir / 'checkpoints'})"
+                f" go further back, move the newest folders out of {self.workdir / 'checkpoints'})"
             )
 
     def _save(self, step: int, rows: Mapping[str, Mapping[str, np.ndarray]]) -> Path:
@@ -66,7 +67,7 @@ class Guard:
         # Each process has its own rows, and the disk may be shared.
         if jax.process_count() > 1:
             suffix = f"-process-{jax.process_index()}"
-        path = self._workdir / f"bad_batch-{step}{suffix}.npz"
+        path = self.workdir / f"bad_batch-{step}{suffix}.npz"
         arrays = {}
         for objective, fields in rows.items():
             for field, values in fields.items():

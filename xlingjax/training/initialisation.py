@@ -64,7 +64,6 @@ class Donor:
 
     def __init__(self, run: str):
         """Reads no parameter. Raises UserError: no such run, no readable checkpoint."""
-        # First: it says best that a folder is no run.
         record = read_run_record(run)
         self.run = str(run)
         self.checkpoint = find_checkpoint(run)
@@ -88,7 +87,6 @@ class Donor:
             # An encoder's layers may begin a decoder: they have the same names.
             names = [f"{'decoder' if of_decoder and not tied else 'encoder'}/{rest}"]
         elif of_decoder:
-            # Before those that its sides share.
             names.insert(0, f"decoder_{kind}/{rest}")
         return next((name for name in names if name in self.shapes), None)
 
@@ -326,7 +324,6 @@ class Plan:
                 # The donor's decoder is tied to the last layers of its encoder.
                 numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
                 origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
-            # A stack is one array, its layers the first axis.
             rows = ((slice(None), numbers),)
         elif name.endswith("positions/embedding") and donor.shapes[source][0] > shape[0]:
             # Positions that the model has no row for are cut; missing ones are refused below.
@@ -367,7 +364,6 @@ class Plan:
         taken = {}
         abstract: dict[Path, dict[str, Any]] = {}
         for name, planned in self._copies.items():
-            # The languages of a run are known once its text is open.
             if copy := planned and planned.named(tuple(languages)):
                 origins[name] = copy.origin
                 taken[name] = copy
@@ -413,7 +409,6 @@ def _lying_as(ours: jax.Array, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
 
 
 def _index(rows: Any) -> Any:
-    # JAX takes no list as an index.
     return rows if isinstance(rows, slice) else jnp.array(rows)
 
 
@@ -532,7 +527,7 @@ def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None 
     these in another order: its outputs would stand for the wrong ones. name: how the message names
     the run; task: whose head, of a model with several."""
     record = read_run_record(run)
-    theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
+    theirs = labels_of(record, task) if task or model_of(run).num_labels else []
     if not theirs or theirs == [*labels]:
         return
     head = f"a head of {task}" if task else "a head"

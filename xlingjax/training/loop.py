@@ -194,7 +194,6 @@ def train(
         if is_primary() and not (step >= ends and (workdir / "run.json").exists()):
             for name, content in (files or {}).items():
                 write_bytes(workdir / name, content)
-            # An earlier start's: this run has not ended.
             (workdir / "result.json").unlink(missing_ok=True)
             session = {
                 "step": step,
@@ -224,7 +223,7 @@ def train(
             stopping=early,
             write_page=write_page,
             hash_batches=hash_batches,
-            tokens_seen=first.tokens_seen,
+            tokens_before=first.tokens_seen,
         )
         if step:
             progress.measure_restored(step, state)
@@ -258,7 +257,6 @@ def train(
         has_result = progress.finish(step, reason, int(state.skipped))
         line = f"{reason} at step {step}"
         if reason == "preempted":
-            # It has little time left: no page.
             line += ": the same command goes on from there"
         else:
             # Of what this start measured: one that was asked to stop may have measured nothing.
@@ -267,7 +265,6 @@ def train(
             if step > first.step and (written := progress.page()):
                 line += f"; its report: {written}"
         tracker.say(line)
-        # The log has its last line only now.
         if has_result:
             write_hashes(workdir)
     return Result(state.params, step, reason, progress.lines, progress.values)

@@ -55,7 +55,6 @@ def layer_rates(params: Any, decay: float) -> Any:
         # Of a scanned stack, one array for all blocks, each block has a factor of its own.
         if inner == "layers":
             powers = np.arange(layers[part], 0, -1, dtype=np.float32)
-            # One number per block, spread over the axes of the rest.
             shape = (-1, *[1] * (len(leaf.shape) - 1))
             return np.float32(decay) ** powers.reshape(shape)
         if part in ("embeddings", "decoder_embeddings") and inner != "norm":
@@ -162,7 +161,6 @@ def matrix_axes(kernels: Any) -> Any:
 
     def axes(path, kernel):
         columns_from = 2
-        # There the heads are what it reads, elsewhere what it writes.
         if path_name(path).endswith("attention/out/kernel"):
             columns_from = kernel.ndim - 1
         return optax.contrib.MuonDimensionNumbers(
@@ -338,7 +336,6 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     # Jitted, as the loop computes it for its log lines too.
     rate = jax.jit(learning_rate_schedule(config, steps))
 
-    # Each parameter's update times its factor.
     by_layer = by_step(lambda updates, step: jax.tree.map(jnp.multiply, updates, rates))
     # Also at 0, so that the state has the same structure with and without decay.
     decay = optax.add_decayed_weights(config.weight_decay, decayed)
@@ -374,7 +371,6 @@ def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransform
     behind it. Raises UserError for a name or an option that it does not have."""
     function: Any = getattr(optax, name, None)
     known = inspect.signature(function).parameters if inspect.isfunction(function) else {}
-    # A line search also needs the loss.
     if name.startswith("scale_by_") or "learning_rate" not in known or "linesearch" in known:
         raise UserError(
             f"optimizer {name!r} is not one of {', '.join(NAMES)}, and optax has none of that name"

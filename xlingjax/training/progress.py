@@ -1,6 +1,7 @@
 """What a run does now and then between its steps: log lines, evaluations, checkpoints, its page."""
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import resource
@@ -144,7 +145,6 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        # What has been counted so far is put by; counting begins again behind the pause.
         self._total += time.perf_counter() - self._since
         try:
             yield
@@ -156,7 +156,6 @@ def peak_memory_bytes() -> int:
     """The largest peak over this process's devices; on CPU, where devices keep no count, the
     process's own peak."""
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
-    # Linux counts in KiB.
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return max((one.get("peak_bytes_in_use", 0) for one in stats), default=0) or own
 
@@ -165,80 +164,61 @@ PAGE_SHARE = 0.05
 """Of a run's time, what its page may take."""
 
 
+@dataclasses.dataclass
 class Progress:
-    """Adds up what the steps return, and writes, measures and saves when that is due.
+    """Adds up what the steps return, and writes, measures and saves when that is due. Its clock
+    runs from its making on.
 
-    Every process has one and calls the same methods at the same steps.
+    Every process has one and calls the same methods at the same steps. *_every: 0: only at the end.
     """
 
-    lines: dict[str, Any]
-    """The last log line of each objective."""
-    values: dict[str, Any]
-    """The last values of each evaluator."""
+    workdir: Path
+    steps: int
+    evaluators: Sequence[Evaluator]
+    eval_every: int
+    log_every: int
+    save_every: int
+    feed: Feed
+    tracker: Tracker
+    guard: Guard
+    checkpoints: Checkpoints
+    learning_rate: Callable[[int], Any]
+    stopping: Stopping
+    write_page: Callable[[], Path] | None
+    hash_batches: bool
+    tokens_before: int
+    """Seen before this start."""
 
-    def __init__(
-        self,
-        workdir: Path,
-        steps: int,
-        evaluators: Sequence[Evaluator],
-        *,
-        eval_every: int,
-        log_every: int,
-        save_every: int,
-        feed: Feed,
-        tracker: Tracker,
-        guard: Guard,
-        checkpoints: Checkpoints,
-        learning_rate: Callable[[int], Any],
-        stopping: Stopping,
-        write_page: Callable[[], Path] | None,
-        hash_batches: bool,
-        tokens_seen: int,
-    ):
-        """Its clock runs from here on. *_every: 0: only at the end. tokens_seen: before this
-        start."""
-        self._workdir = workdir
-        self._steps = steps
-        self._evaluators = evaluators
-        self._eval_every = eval_every
-        self._log_every = log_every
-        self._save_every = save_every
-        self._feed = feed
-        self._tracker = tracker
-        self._guard = guard
+    def __post_init__(self):
+        self.lines: dict[str, Any] = {}
+        """The last log line of each objective."""
+        self.values: dict[str, Any] = {}
+        """The last values of each evaluator."""
         self._clock = Stopwatch()
-        self._checkpoints = checkpoints
-        self._learning_rate = learning_rate
-        self._stopping = stopping
-        self._write_page = write_page
         self._next_page = 0.0
-        self._hash_batches = hash_batches
-        self._tokens_before = tokens_seen
-        self._tokens_seen = tokens_seen
-        self._intervals = {name: Interval() for name in feed.names}
+        self._tokens_seen = self.tokens_before
+        self._intervals = {name: Interval() for name in self.feed.names}
         self._compile_seconds: dict[str, float] = {}
-        self.lines = {}
-        self.values = {}
 
     # ---- when ------------------------------------------------------------------------------------
 
     def _due(self, every: int, step: int) -> bool:
-        return step == self._steps or (every > 0 and step % every == 0)
+        return step == self.steps or (every > 0 and step % every == 0)
 
     def _to_measure(self, step: int) -> dict[str, Evaluator]:
         """{name: evaluator} of those to be run after `step` steps; none before the first."""
-        if step == 0 or not self._due(self._eval_every, step):
+        if step == 0 or not self._due(self.eval_every, step):
             return {}
-        last = step == self._steps
-        return {one.name: one for one in self._evaluators if last or not one.at_end}
+        last = step == self.steps
+        return {one.name: one for one in self.evaluators if last or not one.at_end}
 
     def after(self, step: int, state: TrainState, stopping: bool) -> None:
         """Whatever is due after `step` steps. stopping: the run was asked to stop here."""
         # A run that is asked to stop has little time left: it saves and does not measure. At the
         # last step nothing comes after it that could do so.
-        evaluates = bool(self._to_measure(step)) and (step == self._steps or not stopping)
+        evaluates = bool(self._to_measure(step)) and (step == self.steps or not stopping)
         # Before evaluation, which may take long: the line of these steps is there meanwhile.
-        if self._due(self._log_every, step):
+        if self._due(self.log_every, step):
             self.log(step)
         if evaluates:
             try:
@@ -247,10 +227,10 @@ class Progress:
                 # What was trained is not lost with it.
                 self._save(step, state, evaluated=False)
                 raise
-        if stopping or self._due(self._save_every, step):
+        if stopping or self._due(self.save_every, step):
             self._save(step, state, evaluated=evaluates)
         # At the last step the run's result is to be in it, which comes later.
-        if evaluates and step < self._steps and time.monotonic() >= self._next_page:
+        if evaluates and step < self.steps and time.monotonic() >= self._next_page:
             with self._clock.paused():
                 self.page()
 
@@ -258,12 +238,10 @@ class Progress:
         """Evaluates a checkpoint that the start before had no time to measure: it was asked to
         stop, or failed."""
         # By the process that writes the file; the others follow it.
-        measured = not is_primary() or {*self._to_measure(step)} <= evaluated_at(
-            self._workdir, step
-        )
+        measured = not is_primary() or {*self._to_measure(step)} <= evaluated_at(self.workdir, step)
         if not all_agree(measured):
             self._evaluate(step, state)
-            self._checkpoints.measured(step, flatten(self.values))
+            self.checkpoints.measured(step, flatten(self.values))
 
     # ---- what ------------------------------------------------------------------------------------
 
@@ -275,29 +253,28 @@ class Progress:
     def compiling(self, label: str) -> Iterator[None]:
         """Around the wait for the compiled step of a turn of this label."""
         # The steps on their way end before the clock stops: they are training.
-        self._guard.drain()
+        self.guard.drain()
         started = time.perf_counter()
         with self._clock.paused():
             yield
         seconds = time.perf_counter() - started
-        # Of all lengths that its rows are padded to.
         self._compile_seconds[label] = self._compile_seconds.get(label, 0.0) + seconds
-        self._tracker.say(f"compiled the {label} step in {seconds:.1f} s")
+        self.tracker.say(f"compiled the {label} step in {seconds:.1f} s")
 
     def add(self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]) -> None:
         """What the step from `step` on returned for `rows`. Does not wait for the device."""
-        self._guard.push(step, turn.names, rows, sums.pop("bad_steps"))
+        self.guard.push(step, turn.names, rows, sums.pop("bad_steps"))
         by_stage = apart(sums) if turn.summed else {turn.label: sums}
         for name, own in by_stage.items():
             # The stages of an objective share its log lines.
             objective, _ = stage_of(name)
-            digest = self._feed.batch_hash(name, rows[name]) if self._hash_batches else ""
+            digest = self.feed.batch_hash(name, rows[name]) if self.hash_batches else ""
             self._intervals[objective].add(own, digest)
 
     def log(self, step: int) -> None:
         """A line for each objective that ran since the last ones."""
-        self._guard.drain()
-        lines = {n: one.close(self._feed.languages) for n, one in self._intervals.items()}
+        self.guard.drain()
+        lines = {n: one.close(self.feed.languages) for n, one in self._intervals.items()}
         closed = {name: line for name, line in lines.items() if line is not None}
         if not closed:
             return
@@ -305,8 +282,7 @@ class Progress:
         # Counted when a line is closed, since a step's count is on the device before that.
         self._tokens_seen += tokens
         common = {
-            # Of the update that the last step made.
-            "learning_rate": float(self._learning_rate(step - 1)),
+            "learning_rate": float(self.learning_rate(step - 1)),
             "tokens_seen": self._tokens_seen,
             # Of the interval, so that a slow beginning does not weigh on it for ever.
             "tokens_per_second": tokens / self._clock.lap(),
@@ -314,17 +290,17 @@ class Progress:
         }
         for name, (line, _) in closed.items():
             self.lines[name] = {"objective": name, **line, **common}
-        self._tracker.metrics(step, [self.lines[name] for name in closed])
+        self.tracker.metrics(step, [self.lines[name] for name in closed])
 
     def _evaluate(self, step: int, state: TrainState) -> None:
-        self._guard.drain()
+        self.guard.drain()
         due = self._to_measure(step)
         self._measure(due, step, state)
         measured = {name: self.values[name] for name in due}
-        if step < self._steps and self._stopping.measured(step, measured):
-            self._tracker.say(f"step {step}: {self._stopping.reason()}")
+        if step < self.steps and self.stopping.measured(step, measured):
+            self.tracker.say(f"step {step}: {self.stopping.reason()}")
             # The run stops early: what is measured at the end alone is measured now.
-            self._steps = step
+            self.steps = step
             at_end = {n: one for n, one in self._to_measure(step).items() if n not in due}
             self._measure(at_end, step, state)
 
@@ -332,32 +308,31 @@ class Progress:
         # Tokens per second are of training alone.
         with self._clock.paused():
             for name, evaluator in evaluators.items():
-                values = evaluator(self._feed.model, state.params, step, self._feed.mesh)
+                values = evaluator(self.feed.model, state.params, step, self.feed.mesh)
                 self.values[name] = values
-                self._tracker.evaluation(step, name, values)
+                self.tracker.evaluation(step, name, values)
 
     def _save(self, step: int, state: TrainState, evaluated: bool) -> None:
         # So that a continued run starts its sums where this one does.
         self.log(step)
-        self._checkpoints.save(
+        self.checkpoints.save(
             step,
             state,
             # Of every stage, those too that have ended or not begun: a resumed run opens them all.
-            {name: source.state() for name, source in self._feed.sources.items()},
+            {name: source.state() for name, source in self.feed.sources.items()},
             {"tokens_seen": self._tokens_seen},
             flatten(self.values) if evaluated else {},
         )
 
     def page(self) -> Path | None:
         """Writes the page and returns its path; None where there is none."""
-        if self._write_page is None or not is_primary():
+        if self.write_page is None or not is_primary():
             return None
         started = time.monotonic()
         try:
-            return self._write_page()
-        # Whatever it is: a picture is no reason to lose a training.
+            return self.write_page()
         except Exception as error:
-            self._tracker.say(f"the report was not written: {first_line(error)}")
+            self.tracker.say(f"the report was not written: {first_line(error)}")
             return None
         finally:
             ended = time.monotonic()
@@ -367,7 +342,7 @@ class Progress:
     def finish(self, step: int, exit_reason: str, skipped: int) -> bool:
         """Writes result.json of a run that ended after `step` steps; whether it did. skipped: its
         updates that were."""
-        path = self._workdir / "result.json"
+        path = self.workdir / "result.json"
         # A finished run that was started again did nothing, and keeps the result that it has.
         if not is_primary() or (not self.lines and path.exists()):
             return False
@@ -377,15 +352,14 @@ class Progress:
             "exit_reason": exit_reason,
             "tokens_seen": self._tokens_seen,
             "seconds": seconds,
-            "tokens_per_second": (self._tokens_seen - self._tokens_before) / seconds,
+            "tokens_per_second": (self._tokens_seen - self.tokens_before) / seconds,
             "compile_seconds": self._compile_seconds,
             "peak_memory_bytes": peak_memory_bytes(),
             "skipped": skipped,
             "metrics": self.lines,
             "evaluations": self.values,
         }
-        # Only of runs that stopped early, and of those that keep the best.
-        extra = {"stopped_early": self._stopping.record(), "best": self._checkpoints.best}
+        extra = {"stopped_early": self.stopping.record(), "best": self.checkpoints.best}
         totals |= {name: value for name, value in extra.items() if value}
         write_json(path, finite(totals))
         return True

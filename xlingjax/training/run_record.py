@@ -167,7 +167,6 @@ def languages_of(identity: Mapping[str, Any]) -> Any:
 
 
 def _of_data(identity: Mapping[str, Any], field: str) -> Any:
-    # Own batches may not tell theirs; the first that does speaks for all.
     data = identity.get("data", {}).values()
     return next((one[field] for one in data if field in one), None)
 
@@ -191,7 +190,6 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     if any(".vocabulary" in path for path, _, _ in differing):
         # Texts and tables differ because of it, and would hide it.
         differing = [x for x in differing if ".vocabulary" in x[0] or not x[0].startswith("data.")]
-    # A few name the cause; a whole mixture would fill the terminal.
     fields = [
         f"{path}: checkpoint has {json.dumps(theirs):.80}, this run has {json.dumps(own):.80}"
         for path, theirs, own in differing[:4]
@@ -212,7 +210,6 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
                 f"objectives {first} and {name} number languages differently: set LANGUAGES, or"
                 " give every mixture the same list"
             )
-    # A model without language embeddings reads any number of them.
     if model.num_languages > 1 and len(source.languages) > model.num_languages:
         raise UserError(
             f"the run has {len(source.languages)} languages, model.num_languages is"
@@ -259,7 +256,6 @@ def schedule_record(
         return {**run.batches.settings, **of_objective}
 
     of_optimizer = dataclasses.asdict(optimizer)
-    # Only an optimizer of optax has any.
     if not of_optimizer["options"]:
         del of_optimizer["options"]
     record = {
@@ -276,7 +272,6 @@ def schedule_record(
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     installed = {"python": platform.python_version(), "xlingjax": __version__}
-    # By metadata, since importing TensorFlow takes seconds.
     packages = "jax jaxlib flax optax orbax-checkpoint numpy grain seqio tensorflow sentencepiece"
     for package in packages.split():
         with contextlib.suppress(metadata.PackageNotFoundError):

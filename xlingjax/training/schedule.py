@@ -78,7 +78,6 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
                 f"objective weights {list(weights)}: {weight} is too small to get a turn; multiply"
                 ' them all (the smallest must be at least 0.01), or set schedule="weighted"'
             )
-    # Turns in one period: the smallest whole numbers in the proportion of the weights.
     scale = lcm(*[fraction.denominator for fraction in fractions])
     counts = [int(fraction * scale) for fraction in fractions]
     total = sum(counts)

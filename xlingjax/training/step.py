@@ -124,8 +124,11 @@ def train_step(
     # What is frozen is an input without a gradient: its backward pass is not computed.
     trainable, frozen = split(state.params, now)
     trainable_shardings, _ = split(shardings.params, now)
-    coefficients = coefficients_at(objective, state.step)
-    # A batch may hold no prediction of a term, whose sum is 0 then.
+    # From the step on the device, so that a ramp needs one program and not one for each step.
+    coefficients = {
+        term: one.at(state.step) if isinstance(one, Ramp) else one
+        for term, one in objective.coefficients.items()
+    }
     weights = {term: jnp.maximum(w, 1.0) for term, w in objective.weights(batch).items()}
     # Of the step's number alone, so that a continued run draws the same dropout.
     step_key = jax.random.fold_in(key, state.step)
@@ -139,7 +142,6 @@ def train_step(
         total = sum(
             coefficients[term] * value / weights[term] for term, value in loss.terms.items()
         )
-        # Small gradients of a float16 model would become 0 without a scale.
         return total * state.loss_scale if config.loss_scale else total, (total, loss.metrics)
 
     def gradients(rows, microbatch):
@@ -173,7 +175,6 @@ def train_step(
         # A choice, not a branch: devices never wait for the host to decide.
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
 
-    # Computed for a skipped step too; `if_good` chooses afterwards.
     with jax.named_scope("optimizer"):
         updates, opt_state = optimizer.transformation.update(
             grads, state.opt_state, state.params, step=state.step, stage=stage
@@ -200,22 +201,12 @@ def train_step(
     }
 
 
-def coefficients_at(objective: Any, step: jax.Array) -> dict[str, Any]:
-    """What each term of the loss is multiplied with at a step."""
-    # From the step on the device, so that a ramp needs one program and not one for each step.
-    return {
-        term: one.at(step) if isinstance(one, Ramp) else one
-        for term, one in objective.coefficients.items()
-    }
-
-
 def count_tokens(batch: dict[str, Any]) -> Any:
     """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives'
     batches {name: theirs}."""
     if "pack_ids" not in batch:
         return {name: count_tokens(rows) for name, rows in batch.items()}
     tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
-    # What an encoder-decoder predicts costs as much as what it reads.
     if "decoder_pack_ids" in batch:
         tokens += jnp.sum(batch["decoder_pack_ids"] > 0).astype(jnp.float32)
     return tokens
@@ -288,34 +279,29 @@ def make_train_step(*, shardings: TrainState, **fixed) -> Any:
 # ---- compiled, from when on ---------------------------------------------------------------------
 
 
+@dataclass
 class Programs:
     """Compiles a step for each set of objectives with their factors, each set of parameters that is
     trained, and each length of rows, when it is first needed; the program that makes the first
     state in a thread, while the text is opened."""
 
-    def __init__(
-        self,
-        feed: Feed,
-        optimizer: Optimizer,
-        config: OptimizerConfig,
-        abstract: TrainState,
-        key: jax.Array,
-    ):
-        """config: the optimizer's; abstract: the state, see `abstract_state`; key: the run's random
-        key."""
-        self._feed = feed
-        self._optimizer = optimizer
-        self._config = config
-        self._abstract = abstract
-        self._shardings = jax.tree.map(lambda x: x.sharding, abstract)
-        self._key = key
+    feed: Feed
+    optimizer: Optimizer
+    config: OptimizerConfig
+    abstract: TrainState
+    """See `abstract_state`."""
+    key: jax.Array
+    """The run's random key."""
+
+    def __post_init__(self):
+        self._shardings = jax.tree.map(lambda x: x.sharding, self.abstract)
         self._thread = ThreadPoolExecutor(1)
         self._state: Future | None = None
         self._steps: dict[tuple, Any] = {}
 
     def begin_state(self) -> None:
         """Starts to compile the program of `random_state`."""
-        lowered = lower_state(self._feed.model, self._optimizer, self._config, self._shardings)
+        lowered = lower_state(self.feed.model, self.optimizer, self.config, self._shardings)
         # Only XLA, which does not hold Python up, works in the thread.
         self._state = self._thread.submit(lowered.compile)
 
@@ -337,7 +323,7 @@ class Programs:
         compiling: opened, with the turn's label, while a program is made."""
         # One program serves all steps that train the same parameters with the same factors, which
         # are its constants.
-        stage = latest(starts([self._config.frozen]), step)
+        stage = latest(starts([self.config.frozen]), step)
         shapes = [array.shape for array in jax.tree.leaves(batch)]
         name = (*turn.factors.items(), stage, *shapes)
         if name not in self._steps:
@@ -345,16 +331,16 @@ class Programs:
                 train_step = make_train_step(
                     objective=turn.objective,
                     stage=stage,
-                    languages=len(self._feed.languages),
-                    config=self._config,
+                    languages=len(self.feed.languages),
+                    config=self.config,
                     shardings=self._shardings,
-                    model=self._feed.model,
-                    optimizer=self._optimizer,
-                    microbatches=self._feed.microbatches,
+                    model=self.feed.model,
+                    optimizer=self.optimizer,
+                    microbatches=self.feed.microbatches,
                 )
-                lowered = train_step.lower(self._abstract, batch, self._key)
+                lowered = train_step.lower(self.abstract, batch, self.key)
                 self._steps[name] = lowered.compile()
-        return self._steps[name](state, batch, self._key)
+        return self._steps[name](state, batch, self.key)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False)

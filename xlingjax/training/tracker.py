@@ -84,7 +84,6 @@ class Tracker:
         self.say(f"step {step}: {name}: {', '.join(shown)}")
 
     def close(self) -> None:
-        # A run may end before `begin`, as one that is refused.
         files: list[Any] = [*self._files.values()]
         if self._curves is not None:
             files.append(self._curves.file)
@@ -131,7 +130,6 @@ class Curves:
 
 
 def is_number(value: Any) -> bool:
-    # True is an int, too.
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -158,7 +156,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [finite(item) for item in value]
     if isinstance(value, np.generic):
-        # json knows only Python's own numbers.
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None

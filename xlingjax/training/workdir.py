@@ -74,7 +74,6 @@ def require_empty(output: str) -> None:
         raise UserError(f"{folder} lies among the checkpoints of {run}; choose another folder")
     if not folder.exists():
         return
-    # Who works there is no content.
     if not folder.is_dir() or {path.name for path in folder.iterdir()} - {IN_USE}:
         raise UserError(f"{folder} is not empty; choose another folder")
 
@@ -96,7 +95,6 @@ def write_workdir(
     require_empty(output)
     source, _ = run_and_checkpoint(run)
     record = read_run_record(run)
-    # Both are read later: the one to build the model, the other to compare runs.
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.helpers.foreign_params import params_of
 from xlingjax.convert.formats.bart import BART
-from xlingjax.convert.formats.hugging_face import params_of
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch

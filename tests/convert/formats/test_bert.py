@@ -6,9 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.helpers.foreign_params import params_of
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.bert import BERT
-from xlingjax.convert.formats.hugging_face import params_of, read
+from xlingjax.convert.formats.hugging_face import read
 from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.errors import UserError
 

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers.foreign_params import params_of
 from xlingjax.cli.main import main
 from xlingjax.convert.formats import checkpoints, ernie_m
-from xlingjax.convert.formats.hugging_face import params_of
 from xlingjax.convert.formats.names import places, to_theirs
 from xlingjax.errors import UserError
 

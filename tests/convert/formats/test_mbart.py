@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from tests.helpers.foreign_params import params_of
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.bart import CODES
-from xlingjax.convert.formats.hugging_face import params_of, read
+from xlingjax.convert.formats.hugging_face import read
 from xlingjax.convert.formats.parity import SENTENCES
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

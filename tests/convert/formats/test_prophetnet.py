@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlingjax.convert.formats.hugging_face import params_of
+from tests.helpers.foreign_params import params_of
 from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.errors import UserError
 

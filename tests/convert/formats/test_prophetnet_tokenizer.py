@@ -7,8 +7,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers.foreign_params import params_of
 from xlingjax.cli.main import main
-from xlingjax.convert.formats.hugging_face import params_of, vocabulary_of
+from xlingjax.convert.formats.hugging_face import vocabulary_of
 from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json

@@ -103,7 +103,6 @@ class Bart(Family):
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         pre = fields.values["model_type"] == "mbart"
-        # Looked up for its error alone: none of the classes has a head that is read.
         fields.architecture(self.architectures, "BartModel")
         # Older files say in fields of their own what the class computes in any case.
         for field in ("normalize_before", "add_final_layer_norm"):
@@ -143,7 +142,6 @@ class Bart(Family):
         tensors = self.within(tensors, tied)
         shapes = dict(tensors.shapes)
         if separate:
-            # Neither side reads it.
             shapes.pop(WORDS, None)
         bias_V = np.zeros(config.true_rows, np.float32)
         # A buffer of zeros in the class of transformers, which saves it with the weights.
@@ -280,7 +278,6 @@ class LanguageRows:
         theirs = [*range(last), last + count, *(last + self.codes.index(code) for code in codes)]
         config = model.config.replace(language_tokens=count)
         embeddings: dict[str, Any] = model.params["embeddings"]
-        # A copy, since `model` keeps its own.
         table_VD = embeddings["tokens"]["embedding"].copy()
         table_VD[: config.vocab_size] = table_VD[theirs]
         params = {**model.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}

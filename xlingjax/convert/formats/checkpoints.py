@@ -66,7 +66,6 @@ def _of_fairseq(path: Path) -> Converted:
     checkpoint = unpickled(path, [argparse.Namespace])
     options = None
     if isinstance(checkpoint, dict) and "model" in checkpoint:
-        # Newer versions have them in `cfg.model`.
         options = checkpoint.get("args") or (checkpoint.get("cfg") or {}).get("model")
     options = _table(options)
     if options is None:
@@ -130,7 +129,6 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
         family = XLM_SEQ2SEQ
         prefix = "encoder."
         named = {side: checkpoint[side] for side in ("encoder", "decoder")}
-        # XLM's code gives both sides one depth.
         decoder = {"decoder_layers": fields.count("n_layers"), "decoder_embeddings": "separate"}
     else:
         # XLM's code saves an encoder alone as "model", and as "encoder" where it trains a decoder.
@@ -178,7 +176,6 @@ def open_arrays(path: Path) -> Tensors:
         with path.open("rb") as file:
             # Not by NumPy's or Paddle's own readers, which run what a pickle says.
             arrays = _Unpickler(file).load()
-        # It is a table of names among arrays.
         arrays.pop(_PARAMETER_NAMES, None)
         shapes = {str(name): array.value.shape for name, array in arrays.items()}
     except OSError:

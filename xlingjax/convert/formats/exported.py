@@ -155,7 +155,6 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     form = form_of(config)
     wanted = family.described(form, foreign.vocabulary)
     theirs = family.described(foreign.config, foreign.vocabulary)
-    # Either of the two files may have been edited since the export.
     for name in wanted:
         if wanted[name] != theirs.get(name):
             raise UserError(
@@ -165,7 +164,6 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     abstract = build_model(form).abstract()
     _, without = places(family.written_names(form), form, abstract)
     leaves = flattened(abstract)
-    # Where nothing lies beside, there is no such file.
     if without:
         beside = safetensors(folder / BESIDE)
         wanted = {name: leaves[name].shape for name in without}
@@ -189,7 +187,6 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         languages=languages,
         # The run may not have named its classes; config.json has a name for each.
         labels=labels or foreign.labels,
-        # The export was whole, so nothing was made up.
         vocabulary_head=True,
         notes=(),
     )

@@ -89,7 +89,6 @@ class Family:
 
     def labels_of(self, fields: Fields, kind: str | None) -> int:
         if kind == "spans":
-            # Where the answer begins, and where it ends.
             return 2
         return len(fields.labels()) if kind else 0
 
@@ -199,10 +198,8 @@ class Family:
             "eos_token_id": vocabulary.eos_id,
             "dtype": "float32",
         }
-        # The two outputs of spans have no names.
         if self.kind_of(config) not in (None, "spans"):
             if len(labels) != config.num_labels:
-                # The names that transformers gives to classes without one.
                 labels = [f"LABEL_{i}" for i in range(config.num_labels)]
             fields["id2label"] = {str(i): name for i, name in enumerate(labels)}
             fields["label2id"] = {name: i for i, name in enumerate(labels)}

@@ -26,7 +26,6 @@ class Fields:
             raise UserError(
                 f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model"
             ) from None
-        # Too many brackets are a RecursionError.
         except (ValueError, RecursionError):
             raise UserError(f"{path} is no JSON; fetch it again") from None
         if not isinstance(self.values, dict):
@@ -38,7 +37,6 @@ class Fields:
 
     def index(self, name: str, default: int | None = None, least: int = 0) -> int:
         value = self.values.get(name, default)
-        # To Python True is the number 1.
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(
                 f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}"
@@ -59,7 +57,6 @@ class Fields:
     def architecture(self, known: Mapping[str, Any], default: str) -> Any:
         """What the first of its architectures means to us. Raises UserError for another one."""
         named = self.values.get("architectures") or default
-        # transformers writes a list, of one class.
         if isinstance(named, list):
             named = named[0]
         name = str(named)
@@ -73,11 +70,9 @@ class Fields:
         """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it
         does not tell either (as transformers has it). Raises UserError where their numbers are not
         0, 1, 2, ..."""
-        # transformers writes either this table or a number of labels.
         named = self.values.get("id2label")
         if not named:
             count = self.count("num_labels", 2)
-            # Before there is a name for each.
             if count > MOST["num_labels"]:
                 raise UserError(f"{self.path}: num_labels={count} is more than any model has")
             named = {str(i): f"LABEL_{i}" for i in range(count)}

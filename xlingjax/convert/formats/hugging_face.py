@@ -53,7 +53,7 @@ class Foreign(Converted):
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that
     config.json does not describe, a tokenizer that is not read or of another size."""
-    family, fields = _family(folder)
+    family, fields = family_of(folder)
     model_type = fields.values["model_type"]
     config = family.config_of(fields, folder.resolve().name)
     # The small files first: what they contradict is found before gigabytes are read.
@@ -72,7 +72,6 @@ def read(folder: Path) -> Foreign:
     config, notes = _fitted(config, vocabulary, codes, of_mbart, folder)
     config = config.replace(language_tokens=tokens)
     model = converted(family, config, open_tensors(folder))
-    # What was found of the tokenizer stands before what was found of the weights.
     model = dataclasses.replace(model, notes=(*notes, *model.notes))
     labels = ()
     # Of spans the two classes are the ends of an answer, which have no names.
@@ -133,15 +132,7 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
         ) from None
 
 
-def params_of(folder: Path) -> Converted:
-    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
-    does."""
-    family, fields = _family(folder)
-    config = family.config_of(fields, folder.resolve().name)
-    return converted(family, config, open_tensors(folder))
-
-
-def _family(folder: Path) -> tuple[Family, Fields]:
+def family_of(folder: Path) -> tuple[Family, Fields]:
     fields = Fields(folder / "config.json")
     return fields.one_of("model_type", FAMILIES, None), fields
 
@@ -150,7 +141,6 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the
     two kinds of prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read
     here."""
-    # Our export writes it for us, beside what transformers reads.
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER_OF_RUN).is_file():

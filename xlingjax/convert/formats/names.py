@@ -52,7 +52,6 @@ class Place:
         # Zeros, since the rows of padding behind the words are written by nothing.
         value = np.zeros(self.leaf.shape, np.float32)
         for layer, tensor in enumerate(tensors):
-            # A view: it is filled in place.
             part = value[layer] if self.layers else value[: self.rows]
             part[...] = (tensor.T if self.transposed else tensor).reshape(part.shape)
         return value
@@ -103,7 +102,6 @@ def places(
             if turned:
                 shape = shape[::-1]
         elif name.endswith("/bias"):
-            # Ours has the heads apart here, too.
             shape = (math.prod(shape),)
         table.append(Place(name, leaf, named, layers, shape, turned, rows))
     return table, without

@@ -13,6 +13,7 @@ from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import compiled
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
@@ -94,7 +95,6 @@ def compare(
     transformers is not installed or cannot open the folder.
     """
     transformers = interop()
-    # What is computed last, which all before it decides.
     kind = "words" if vocabulary_head else "states"
     if config.decoder_layers:
         kind = "decoder"
@@ -175,35 +175,20 @@ def _batch(
     length = max(map(len, rows))
     number = start // _ROWS
     language = number % max(config.num_languages, 1)
-    batch = _fields_of(rows[start : start + _ROWS], length, vocabulary.pad_id, language)
+    chosen = rows[start : start + _ROWS]
+    batch = rows_of(chosen, language, vocabulary.pad_id, len(chosen), length)
     if config.segments:
-        # Half of each row is a second text.
         second_L = np.arange(length) >= length // 2
         batch["sides"] = np.broadcast_to(second_L, batch["input_ids"].shape).astype(np.int32)
     if kind == "decoder":
         other = (rows[start + 1 :] + rows)[:_ROWS]
-        read = _fields_of(other, length, vocabulary.pad_id)
+        read = rows_of(other, 0, vocabulary.pad_id, len(other), length)
         read["ids"] = read.pop("input_ids")
         batch |= {f"decoder_{name}": values for name, values in read.items()}
         if config.language_tokens:
             token = vocabulary.size + number % config.language_tokens
             batch["decoder_ids"][:, 0] = token
     return batch
-
-
-def _fields_of(
-    rows: list[list[int]], length: int, pad_id: int, language: int = 0
-) -> dict[str, np.ndarray]:
-    ids_BL = np.full((len(rows), length), pad_id, np.int32)
-    for row, ids in zip(ids_BL, rows, strict=True):
-        row[: len(ids)] = ids
-    valid_BL = np.arange(length) < np.array([[len(ids)] for ids in rows])
-    return {
-        "input_ids": ids_BL,
-        "pack_ids": valid_BL.astype(np.int32),
-        "language_ids": np.full_like(ids_BL, language),
-        "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
-    }
 
 
 def _theirs(
@@ -230,7 +215,6 @@ def _theirs(
             output = theirs(**given)
             computed = output[0]
             if "start_logits" in output:
-                # Where an answer begins and ends, beside each other.
                 computed = torch.stack([output.start_logits, output.end_logits], -1)
     return computed.numpy()
 

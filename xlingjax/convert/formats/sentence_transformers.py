@@ -77,7 +77,6 @@ def read(
     try:
         length, why = _length(folder, room)
         if not modules:
-            # Options for a model that is no sentence encoder by its files: they say all.
             sentences = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
             return sentences, [_note(sentences)]
         prompts, default, notes = _prompts(read_object(folder / PROMPTS))
@@ -94,7 +93,6 @@ def read(
     normalize = "Normalize" in [kind for kind, _ in modules]
     unread = "; ".join(why)
     if pooling:
-        # The user's choice is computed, whatever stands in the files.
         sentences = Sentences(layer, pooling, prefix, normalize, length, prompts)
         unread = f"its own: {unread}; not computed here" if unread else ""
         return sentences, [*notes, _note(sentences, unread)]

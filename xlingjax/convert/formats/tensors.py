@@ -34,7 +34,6 @@ class Tensors:
             raise UserError(
                 f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers"
             )
-        # Released weights may be in half precision; ours are float32 in training.
         value = np.asarray(value, np.float32)
         if not np.isfinite(value).all():
             raise UserError(
@@ -149,7 +148,6 @@ def of_torch(origin: str, table: Any) -> Tensors:
     def fetch(name: str) -> np.ndarray:
         value = table[name]
         if value.is_floating_point():
-            # NumPy has no bfloat16.
             value = value.float()
         return value.numpy()
 

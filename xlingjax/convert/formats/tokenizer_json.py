@@ -262,7 +262,6 @@ def _normalizer(spec) -> dict[str, Any] | None:
     if spec.precompiled_charsmap:
         steps += _by_table(spec.precompiled_charsmap)
     if spec.remove_extra_whitespaces:
-        # The prepended space stays.
         leading = rf"(?<=\A{re.escape(space)}) +" if prefix else r"\A +"
         # Leading spaces are removed and not joined, so they go first.
         steps += [_replace(leading, ""), _replace(" {2,}", " "), _replace(rf"[{space} ]+\z", "")]
@@ -317,6 +316,5 @@ def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:
         decoders.append({"type": "ByteFallback"})
     decoders.append({"type": "Fuse"})
     if spec.add_dummy_prefix:
-        # The space that was put before the text.
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return decoders

@@ -21,7 +21,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import LONGEST_LINE, explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
-KINDS = {1: "unigram", 2: "bpe"}  # TrainerSpec.ModelType, of the kinds that can be changed
+UNIGRAM = 1  # TrainerSpec.ModelType, of the kind that can be changed
 NORMAL = 1  # SentencePiece.Type
 SPACE = "\u2581"
 CHUNK = 8192
@@ -44,15 +44,14 @@ def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def proto_of(vocabulary: Vocabulary) -> Any:
-    """Its SentencePiece ModelProto. Raises UserError for a kind of model that is cut by words or
-    characters."""
+    """Its SentencePiece ModelProto. Raises UserError for another kind of model than Unigram."""
     from sentencepiece import sentencepiece_model_pb2
 
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes or b"")
-    if vocabulary.model_bytes is None or proto.trainer_spec.model_type not in KINDS:
+    if vocabulary.model_bytes is None or proto.trainer_spec.model_type != UNIGRAM:
         raise UserError(
-            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models of unigram or"
-            " bpe alone: import the model with its sentencepiece.bpe.model beside it"
+            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece's unigram models alone:"
+            " import the model with its sentencepiece.bpe.model beside it"
         )
     return proto
 
@@ -123,19 +122,18 @@ def extend(
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
-    """`old` with `pieces` more behind its own, learnt on the text by SentencePiece of the same kind
-    and normalisation.
+    """`old` with `pieces` more behind its own, learnt on the text by SentencePiece with the same
+    normalisation.
 
-    All characters of the text that `old` lacks (`character_coverage`) are among them. Unigram: a
-    new piece keeps the score that it has in its own model, but one that old pieces can spell is
-    weighted by the new ones' share of the vocabulary, log(new / all), since it stands beside pieces
-    scored on other text; none goes below the lowest old score, from which SentencePiece derives
-    that of unknown characters. BPE: the new merges follow the old ones. Pieces that old pieces can
-    spell and that the best cut of `old_lines` would use are left out and others taken. Raises
-    UserError: text that gives fewer pieces, more characters than pieces.
+    All characters of the text that `old` lacks (`character_coverage`) are among them. A new piece
+    keeps the score that it has in its own model, but one that old pieces can spell is weighted by
+    the new ones' share of the vocabulary, log(new / all), since it stands beside pieces scored on
+    other text; none goes below the lowest old score, from which SentencePiece derives that of
+    unknown characters. Pieces that old pieces can spell and that the best cut of `old_lines` would
+    use are left out and others taken. Raises UserError: text that gives fewer pieces, more
+    characters than pieces.
     """
     proto = proto_of(old)
-    kind = KINDS[proto.trainer_spec.model_type]
     known = {piece.piece for piece in proto.pieces}
     sample, _ = smoothed_sample(by_language, alpha, sentences, seed)
     # As the vocabulary reads them, so that any rule of normalisation is the new pieces' too. In
@@ -144,7 +142,7 @@ def extend(
 
     @functools.cache
     def learnt(size: int) -> list[tuple[str, float]]:
-        return _learnt(proto, kind, lines, size, character_coverage, threads)
+        return _learnt(proto, lines, size, character_coverage, threads)
 
     left_out: set[str] = set()
     # Asked for again, and for more, when too many of them are known or left out.
@@ -171,27 +169,17 @@ def extend(
             )
         names = [piece for piece, _ in pool[:pieces]]
         spelt = {piece for piece, rows in zip(names, spellings(old, names), strict=True) if rows}
-        extended = _appended(old, proto, kind, pool[:pieces], spelt)
+        extended = _appended(old, proto, pool[:pieces], spelt)
         # Tried out, since a score does not tell which cut wins.
         used = np.flatnonzero(count_rows(extended, old_lines))
         unwanted = spelt & {*extended.pieces(used)}
-        if kind == "bpe":
-            unwanted |= _never_made(old, extended, names)
         if not unwanted:
             return extended
         left_out |= unwanted
 
 
-def _never_made(old: Vocabulary, extended: Vocabulary, pieces: Sequence[str]) -> set[str]:
-    """The new pieces whose parts are not there, so that no merge comes to them."""
-    # In layout "xlmr" the last row is <mask>, and new pieces come before it.
-    first = old.size - (old.layout == "xlmr")
-    made = enumerate(zip(pieces, spellings(extended, pieces), strict=True), first)
-    return {piece for row, (piece, rows) in made if len(piece) > 1 and rows != [row]}
-
-
 def _learnt(
-    proto: Any, kind: str, lines: list[str], size: int, character_coverage: float, threads: int
+    proto: Any, lines: list[str], size: int, character_coverage: float, threads: int
 ) -> list[tuple[str, float]]:
     """(piece, score) of `size` pieces, or of as many as the text has."""
     import sentencepiece
@@ -200,15 +188,14 @@ def _learnt(
     # The trainer refuses a size that cannot hold the characters and <unk>.
     smallest = len({*"".join(lines)}) + 1
     options = {name: getattr(proto.trainer_spec, name) for name in OF_TRAINING}
-    if kind == "unigram":
-        # Fewer than asked for are no failure.
-        options["hard_vocab_limit"] = False
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
             vocab_size=max(size, smallest) + 1,
-            model_type=kind,
+            model_type="unigram",
+            # Fewer than asked for are no failure.
+            hard_vocab_limit=False,
             character_coverage=character_coverage,
             # The lines are normalised already, as the old vocabulary does it.
             normalization_rule_name="identity",
@@ -233,22 +220,16 @@ def _learnt(
 
 
 def _appended(
-    old: Vocabulary, proto: Any, kind: str, chosen: Sequence[tuple[str, float]], spelt: set[str]
+    old: Vocabulary, proto: Any, chosen: Sequence[tuple[str, float]], spelt: set[str]
 ) -> Vocabulary:
     # Of ordinary pieces, since special ones have score 0, the best there is.
     lowest = min(piece.score for piece in proto.pieces if piece.type == NORMAL)
     shift = log(len(chosen) / (len(proto.pieces) + len(chosen)))
-    ranked = sorted(chosen, key=lambda one: -one[1])
-    order = {piece: rank for rank, (piece, _) in enumerate(ranked)}
     pieces = list(proto.pieces)
     for piece, score in chosen:
-        if kind == "bpe":
-            # A score is the merge's place in the order: behind all old ones, one after the other.
-            score = lowest - 1 - order[piece]
-        else:
-            if piece in spelt:
-                score += shift
-            score = max(score, lowest)
+        if piece in spelt:
+            score += shift
+        score = max(score, lowest)
         pieces.append(type(proto).SentencePiece(piece=piece, score=score, type=NORMAL))
     return _rewritten(proto, pieces, old.layout)
 
@@ -276,10 +257,9 @@ def trim(
     """`old` without the pieces that occur fewer than `min_count` times in the text.
 
     Special pieces stay, and single characters where `characters`. size: rows at most; the most
-    frequent pieces stay. Unigram: what is on no best path can go without changing any; the
-    lowest-scored piece stays, because SentencePiece derives the score of unknown characters from
-    it. BPE: the merges that lead to a piece stay with it. Raises UserError where `size` cannot hold
-    what must stay.
+    frequent pieces stay. What is on no best path can go without changing any; the lowest-scored
+    piece stays, because SentencePiece derives the score of unknown characters from it. Raises
+    UserError where `size` cannot hold what must stay.
     """
     proto = proto_of(old)
     counts = count_rows(old, sentences_of(texts))[old.to_model]
@@ -288,15 +268,7 @@ def trim(
     must = ~normal
     if characters:
         must |= np.array([len(piece.piece) == 1 for piece in proto.pieces])
-    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
-    rows = {piece.piece: i for i, piece in enumerate(proto.pieces)}
-    is_unigram = KINDS[proto.trainer_spec.model_type] == "unigram"
-    if is_unigram:
-        must[rows[min(scores, key=scores.__getitem__)]] = True
-
-    def needed(i: int) -> list[int]:
-        return [i] if is_unigram else _merged_through(proto.pieces[i].piece, rows, scores)
-
+    must[min(np.flatnonzero(normal), key=lambda i: proto.pieces[i].score)] = True
     room = len(normal)
     if size is not None:
         # Rows that are no piece of the SentencePiece model, as <pad> and <mask> of layout "xlmr".
@@ -311,26 +283,8 @@ def trim(
     for i in np.argsort(-counts, kind="stable"):
         if counts[i] < min_count:
             break
-        # A merge is worth its room only with all that lead to it.
-        added = [j for j in needed(i) if not keep[j]]
-        if len(added) <= room:
-            keep[added] = True
-            room -= len(added)
+        if not keep[i] and room:
+            keep[i] = True
+            room -= 1
     pieces = list(itertools.compress(proto.pieces, keep))
     return _rewritten(proto, pieces, old.layout)
-
-
-def _merged_through(piece: str, rows: Mapping[str, int], scores: Mapping[str, float]) -> list[int]:
-    """The rows of a BPE piece, and of every piece that its merging goes through."""
-    parts = list(piece)
-    needed = {piece, *parts}
-    while True:
-        pairs = [first + second for first, second in itertools.pairwise(parts)]
-        known = [pair for pair in pairs if pair in scores]
-        if not known:
-            return sorted(rows[name] for name in needed if name in rows)
-        # The best is merged first, the leftmost of equals.
-        best = max(known, key=scores.__getitem__)
-        at = pairs.index(best)
-        parts[at : at + 2] = [best]
-        needed.add(best)

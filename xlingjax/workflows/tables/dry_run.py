@@ -19,7 +19,7 @@ from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named
 from xlingjax.training.loop import require_settings
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import model_of
 from xlingjax.workflows.launch import checked, stages_of
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
 from xlingjax.workflows.tables.jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
@@ -94,10 +94,9 @@ class _Planner:
         self.plan.measured += 1
         source = self.table.encoders.get(job.encoder)
         # A model of Hugging Face is not imported before its row.
-        if source and not str(source).startswith(FOREIGN):
-            model = read_run_record(run_and_checkpoint(self._run(job.encoder))[0])["model"]
-            if layer := self.table.rows[job.row].get("layer"):
-                chosen_layer(layer, model["layers"])
+        layer = self.table.rows[job.row].get("layer")
+        if layer and source and not str(source).startswith(FOREIGN):
+            chosen_layer(layer, model_of(self._run(job.encoder)).layers)
         if job.kind == MEASURE:
             task = task_named(split_list(self.table.rows[job.row]["task"])[0])
             if not any(languages_present(task, self.data, part) for part in ("test", "dev")):

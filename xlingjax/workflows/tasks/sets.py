@@ -24,7 +24,7 @@ from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import ALL, Training
 from xlingjax.tasks import task_named
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 from xlingjax.workflows.tasks.request import (
     MEASURED,
     TRAINED_ON,
@@ -92,15 +92,15 @@ def known_languages(request: Request, bound: Bound) -> dict[str, str]:
     """The macros of the languages that are measured, without those that a model which embeds
     languages does not know. Raises UserError for these unless missing ones are allowed and all
     languages are requested."""
-    record = read_run_record(run_and_checkpoint(request.source)[0])
     # One language has nothing to look up, and an embedding that is left behind refuses nobody.
-    if record["model"]["num_languages"] < 2 or bound["LANGUAGE_EMBEDDING"] is False:
+    if model_of(request.source).num_languages < 2 or bound["LANGUAGE_EMBEDDING"] is False:
         return {}
+    languages = read_run_record(request.source)["languages"]
     macros = {}
     for split, name in MEASURED:
         for task in request.tasks:
             present = chosen_languages(task, request.data, bound[split], split_list(bound[name]))
-            known = [language for language in present if language in record["languages"]]
+            known = [language for language in present if language in languages]
             unknown = [language for language in present if language not in known]
             if not unknown:
                 continue
@@ -136,8 +136,8 @@ def require_sound(request: Request, bound: Bound) -> None:
             training_of(bound).parts(task, request.data)
         except UserError as lacking:
             raise Unsuited(str(lacking)) from None
-    model = read_run_record(run_and_checkpoint(request.source)[0])["model"]
-    room = model["max_positions"] - model.get("position_offset", 0)
+    model = model_of(request.source)
+    room = model.max_positions - model.position_offset
     if bound["LENGTH"] > room:
         raise UserError(
             f"LENGTH={bound['LENGTH']}: such rows do not fit the {room} positions of"
@@ -151,7 +151,7 @@ def require_sound(request: Request, bound: Bound) -> None:
             f"CLASSIFIER=plug_in is for {', '.join(PAIRED)}; {request.called} is of"
             f" {request.task.kind}"
         )
-    if not model.get("cross_attention"):
+    if not model.cross_attention:
         raise UserError(
             f"CLASSIFIER=plug_in goes through cross-attention, which {request.source} has none"
             " of: give a VECO run, or what `xlingjax plug in RUN --source VECO_RUN` writes"
