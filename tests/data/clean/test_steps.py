@@ -8,8 +8,8 @@ import pytest
 from xlingjax.data.clean.duplicates import (
     PERMUTATIONS,
     key_of,
+    line_key,
     near_later,
-    pair_key,
     shingles,
     signature,
 )
@@ -120,7 +120,7 @@ def test_ccnet_takes_for_the_same():
     assert key_of("कु") != key_of("क")
     # Without letters the text itself counts.
     assert key_of("!!") != key_of("??")
-    assert pair_key("a", "b") != pair_key("b", "a")
+    assert line_key(("a", "b")) != line_key(("b", "a"))
 
 
 def test_signatures_are_those_of_datasketch_and_estimate_similarity():

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -84,21 +83,24 @@ class Work:
 
     # --- Who works --------------------------------------------------------------------------------
 
-    def each(self, function: Callable[[Part], None], parts: Sequence[Part]) -> None:
+    def each(self, function: Callable[[Work, Part], None], parts: Sequence[Part]) -> None:
         """`function` of every part. Raises UserError: the first of those that it raised."""
         if self.options is None:
             for part in parts:
-                function(part)
+                function(self, part)
             return
-        beam = _beam()
-        with quiet_stderr(), beam.Pipeline(options=self.options) as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(list(parts))
-                # Else one worker would get all parts.
-                | beam.Reshuffle()
-                | beam.Map(functools.partial(_keep_error, self, function))
-            )
+        # It warns of clients of Google's that nothing here needs.
+        with quiet_stderr():
+            import apache_beam as beam
+
+            with beam.Pipeline(options=self.options) as pipeline:
+                _ = (
+                    pipeline
+                    | beam.Create(list(parts))
+                    # Else one worker would get all parts.
+                    | beam.Reshuffle()
+                    | beam.Map(functools.partial(_keep_error, self, function))
+                )
         for part in parts:
             path = self.file("errors", part.number, ".txt")
             if path.exists():
@@ -107,18 +109,11 @@ class Work:
                 raise UserError(message)
 
 
-def _beam() -> ModuleType:
-    # It warns of clients of Google's that nothing here needs.
-    with quiet_stderr():
-        import apache_beam
-    return apache_beam
-
-
-def _keep_error(work: Work, function: Callable[[Part], None], part: Part) -> None:
+def _keep_error(work: Work, function: Callable[[Work, Part], None], part: Part) -> None:
     """An error of a file is left in one: Beam would show it within a traceback, and start the part
     again."""
     try:
-        function(part)
+        function(work, part)
     except (UserError, OSError) as error:
         _write_whole(work.file("errors", part.number, ".txt"), [str(error).encode()])
 
@@ -127,19 +122,18 @@ def _keep_error(work: Work, function: Callable[[Part], None], part: Part) -> Non
 
 
 def run_steps(work: Work, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
-    settings = work.settings
     tell(f"lines of {len(parts)} files")
-    work.each(functools.partial(_write_lines, work), parts)
-    if settings.exact:
+    work.each(_write_lines, parts)
+    if work.settings.exact:
         tell("repetitions")
-        work.each(functools.partial(_write_keys, work), parts)
+        work.each(_write_keys, parts)
         _drop(work, "exact", parts)
-    if settings.near is not None:
+    if work.settings.near is not None:
         tell("near repetitions")
-        work.each(functools.partial(_write_signatures, work), parts)
+        work.each(_write_signatures, parts)
         _drop(work, "near", parts)
     tell("output")
-    work.each(functools.partial(_write_output, work), parts)
+    work.each(_write_output, parts)
 
 
 def _write_lines(work: Work, part: Part) -> None:
@@ -161,10 +155,8 @@ def _write_keys(work: Work, part: Part) -> None:
     path = work.file("keys", part.number, ".npy")
     if path.exists():
         return
-    keys = []
-    for document in work.documents(part, "exact"):
-        for _, line in document:
-            keys.append(duplicates.pair_key(*line) if part.is_pair else duplicates.key_of(line[0]))
+    documents = work.documents(part, "exact")
+    keys = [duplicates.line_key(line) for document in documents for _, line in document]
     _write_array(path, np.frombuffer(b"".join(keys), "V16"))
 
 
