@@ -165,27 +165,20 @@ def apart(count: int) -> np.ndarray:
     return np.random.default_rng(NEIGHBOURS_APART).permutation(count)
 
 
-def stream_rows(
-    records: Records, base: int, length: int, *, stream_length: int | None = None, bos: bool = False
-) -> Rows:
-    """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every
-    `stream_length` tokens.
-
-    `base` is where the text starts in the array of ids. A row of `length` tokens holds `length //
-    stream_length` chunks, by default one. With `bos` each chunk is `<s>` and one token less of text
-    (XLM-R). The last chunk may be short.
+def stream_rows(records: Records, base: int, length: int, *, bos: bool = False) -> Rows:
+    """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `length`
+    tokens. `base` is where the text starts in the array of ids. With `bos` each row is `<s>` and
+    one token less of text (XLM-R). The last row may be short.
     """
     (text,) = records.sides
-    chunk = min(stream_length or length, length)
-    # `<s>` takes the place of the token before the chunk: the slice begins one token early, and
-    # the reader writes `<s>` over it.
+    # `<s>` takes the place of the token before the row: the slice begins one token early, and the
+    # reader writes `<s>` over it.
     early = int(bos)
-    step = chunk - early
     total = text.ids.size
-    begins = np.arange(0, total, step)
-    lengths = np.minimum(begins + step, total) - begins + early
+    begins = np.arange(0, total, length - early)
+    lengths = np.minimum(begins + length - early, total) - begins + early
     return plan_rows(
-        np.arange(begins.size) // (length // chunk),
+        np.arange(begins.size),
         text.sentences,
         starts=base + begins - early,
         lengths=lengths,
