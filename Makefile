@@ -48,7 +48,7 @@ $(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt ## with the pinn
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib xlingjax || true
 	touch $@
 
-$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, cuda12, tpu, beam, clean, kenlm, search, dev, browser, docs
+$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, cuda12, tpu, beam, clean, search, dev, browser, docs
 	$(PIP) install -q -c constraints.txt -e '.[$*]'
 	touch $@
 

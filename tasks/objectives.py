@@ -6,11 +6,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from xlingjax.data.batches.loader import token_counts
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -37,7 +38,7 @@ def register_objective(
 
     A task is that of text, its source, its preprocessors and its cache placeholder, and behind them
     `ObjectiveRows`. `seqio.get_dataset(name, {"input_ids": L},
-    feature_converter=RowConverter(preprocessor), ...)` gives what the trainer would train on;
+    feature_converter=RowConverter(name), ...)` gives what the trainer would train on;
     objectives of encoder-decoders also give `inputs` and `targets` to SeqIO's own converters. The
     rates are the mixture's.
 
@@ -131,7 +132,7 @@ def _register(
                 "output_features": features,
                 "text": task,
             }
-            rates[name].append((of_task, functools.partial(_rate, rate_of, mixture, task)))
+            rates[name].append((of_task, functools.partial(rate_of, mixture, task)))
     if mix:
         rates[mix] = [(name, 1.0) for name in parts]
     known = {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}
@@ -142,11 +143,6 @@ def _register(
         seqio.TaskRegistry.add(name, task_cls=RowTask, **given)
     for name, of_mixture in rates.items():
         seqio.MixtureRegistry.add(name, of_mixture)
-
-
-def _rate(rate_of: Callable[[str, Any], float], mixture: str, task: Any, of_rows: Any) -> float:
-    """The mixture's rate of the task of text that the rows are made of."""
-    return rate_of(mixture, task)
 
 
 def _complete(preprocessor: Preprocessor, languages: Sequence[str]) -> Any:
@@ -185,15 +181,11 @@ def _counts(
     masking = getattr(preprocessor, "masking", None)
     if masking is None or not masking.exponent(vocabulary):
         return np.ones(vocabulary.size, np.int64)
-    # As the trainer counts: all sides, and the `</s>` that stands before the first of them.
-    counts = np.zeros(vocabulary.size, np.int64)
-    counts[vocabulary.eos_id] = 1
-    for task in tasks:
-        text = task_text(
-            task, "train", vocabulary, use_cached or task.requires_caching, languages or ()
-        )
-        counts += text.counts()
-    return counts
+    texts = (
+        task_text(task, "train", vocabulary, use_cached or task.requires_caching, languages or ())
+        for task in tasks
+    )
+    return token_counts(texts, vocabulary)
 
 
 def _as_in(task: Any, preprocessor: Any) -> Any:

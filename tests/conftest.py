@@ -68,7 +68,6 @@ MISSING = {
         "make setup-clean",
     ),
     "beam": ("'apache_beam'", "make setup-beam"),
-    "kenlm": ("'kenlm'", "make setup-kenlm"),
     "browser": ("extra browser", "make setup-browser"),
     "chromium": ("no browser on this machine", "install it, as with apt-get install chromium"),
     "TPU compiler": ("compiler of TPUs", "make test-tpu"),

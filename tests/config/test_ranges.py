@@ -56,7 +56,6 @@ multi_task.batch = 0                    | a number from 1 to 16777216
 merged_tasks.batch = 0                  | a number from 1 to 16777216
 task.batch = 0                          | a number from 1 to 16777216
 perplexity.length = 1048577             | a number from 1 to 1048576
-clm.stream_length = 1048577             | a number from 1 to 1048576
 reading.length = 1048577                | a number from 1 to 1048576
 tlm.max_pieces = 0                      | a number of 1 or more
 mlm.chunk = -1                          | a number of 0 or more

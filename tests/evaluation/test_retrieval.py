@@ -76,20 +76,22 @@ def test_pooling_weights():
         encode.pooling_weights(ids, valid, vocabulary.special_ids, "max")
 
 
-def test_embedding_does_not_depend_on_company_or_bucket():
+def test_embedding_does_not_depend_on_company_or_bucket(monkeypatch):
     encoder, params = toy.model()
-    vocabulary = toy.ToyVocabulary()
-    rows = encode.token_ids(toy.sentences(9), vocabulary, 16)
-    options = dict(poolings=("mean", "first"), tokens_per_batch=64)
-    together = encode.embed(encoder, params, rows, 1, vocabulary, buckets=(8, 16), **options)
-    alone = encode.embed(encoder, params, rows[4:5], 1, vocabulary, buckets=(16,), **options)
+    texts = toy.sentences(9)
+
+    def embedded(texts):
+        how = ("en", toy.LANGUAGES, toy.ToyVocabulary(), ("mean", "first"))
+        return encode.embed_texts(encoder, params, texts, *how, max_length=16, tokens_per_batch=64)
+
+    alone = embedded(texts[4:5])
+    monkeypatch.setattr(encode, "BUCKETS", (8,))
+    together = embedded(texts)
     assert together.shape == (2, 3, 9, 16)  # poolings, embedding output + 2 layers, sentences, D
     np.testing.assert_allclose(together[:, :, 4:5], alone, atol=1e-5)
     # Layer 0 under "first" is the embedding of `</s>` at position 0, the same in every sentence;
     # above it they differ.
     assert np.ptp(together[1, 0], axis=0).max() < 1e-6 < np.ptp(together[1, 2], axis=0).max()
-    with pytest.raises(ValueError, match="longest bucket, 4"):
-        encode.embed(encoder, params, rows, 1, vocabulary, buckets=(4,))
 
 
 def test_evaluate_retrieval_end_to_end_and_on_a_mesh():

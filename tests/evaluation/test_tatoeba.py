@@ -47,10 +47,10 @@ def test_english_asks_and_foreign_lines_answer(bitext):
 @pytest.mark.parametrize("pooling", encode.POOLINGS)
 def test_predictions_are_those_of_a_plain_search(bitext, pooling):
     encoder, params = toy.model()
-    rows = encode.token_ids(TEXTS, toy.ToyVocabulary(), 64)
-    given = {"poolings": (pooling,), "buckets": (64,)}
+    given = toy.LANGUAGES, toy.ToyVocabulary(), (pooling,)
     foreign, english = (
-        encode.embed(encoder, params, rows, i, toy.ToyVocabulary(), **given)[0] for i in (0, 1)
+        encode.embed_texts(encoder, params, TEXTS, code, *given, max_length=64)[0]
+        for code in ("de", "en")
     )
     for layer in (1, 2):
         cosines = unit_rows(english[layer])[ORDER] @ unit_rows(foreign[layer]).T

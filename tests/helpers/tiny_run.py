@@ -32,7 +32,7 @@ def run(
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal
     before batch n of the first objective. dev: values of an evaluation after each step, of which
     two that are not lower stop the run."""
-    from xlingjax.data.batches.loader import array_source
+    from tests.helpers.sources import array_source
     from xlingjax.model.config import preset
     from xlingjax.model.partition import MeshConfig
     from xlingjax.training.evaluator import Evaluator

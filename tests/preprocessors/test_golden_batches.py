@@ -50,7 +50,7 @@ class Xlmr(Layout, made.Xlmr):
 BERNOULLI = Masking(count="bernoulli", subsampling=0.0, random_range="all")
 NOISE = Noise(infill=0.2, poisson=2.0, shuffle=3.0, drop=0.1, mask=0.1, unit="pieces")
 BATCHES = {
-    "clm": ClmFeatures(stream_length=20),
+    "clm": ClmFeatures(),
     "mlm": MlmFeatures(),
     "mlm bernoulli": MlmFeatures(BERNOULLI),
     "mlm validation": MlmFeatures(Masking(validation=True)),

@@ -113,13 +113,13 @@ def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path):
         part(folder, language="fr"),
         part(folder, origin="gold", language="en"),
         part(folder, paired=True),
+        part(folder, reading=Reading(25)),
         part(folder, training=Training((), ("all",), "train[:50%]")),
         part(folder, task=dataclasses.replace(XNLI, labels=XNLI.labels[::-1])),
         part(folder, task=task_named("xnli/xnli")),
     ]
     names = [name(one) for one in others]
-    # Labelled texts are tokenised when a batch takes them.
-    assert name(part(folder, reading=Reading(25))) == own
+    assert name(part(folder, reading=Reading(24, stride=3, beams=5))) == own
     assert name(part(folder), test_task.toy.ToyVocabulary) != own  # of a class of one's own
     tags = part(folder, task=task_named("xtreme/udpos"), origin="gold", language="en")
     of_tags = [name(dataclasses.replace(tags, reading=Reading(n))) for n in (24, 25)]
@@ -133,7 +133,7 @@ def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path):
     (path,) = part(folder).paths()
     (edited / path.name).write_bytes(path.read_bytes() + b"A\tB\tA\tB\tneutral\n")
     names.append(name(part(tmp_path / "edited")))
-    assert len({own, *names}) == 8
+    assert len({own, *names}) == 9
 
 
 def test_a_file_that_cannot_be_read_leaves_no_part(folder, tmp_path):

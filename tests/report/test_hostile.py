@@ -4,8 +4,8 @@ import json
 from html.parser import HTMLParser
 
 from tests.helpers import fake_run, toy
+from tests.helpers.sources import array_source
 from tests.report.test_inspector import masked_batch
-from xlingjax.data.batches.loader import array_source
 from xlingjax.objectives.xlm import MLM
 from xlingjax.report import html
 from xlingjax.report.build import build_report

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from tests.evaluation.test_alignment import Characters
 from tests.helpers import tiny, toy
-from xlingjax.data.batches.loader import array_source
+from tests.helpers.sources import array_source
 from xlingjax.data.labelled.records import Example, Question
 from xlingjax.objectives.finetuning import Classification, SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers import fake_run, tiny, toy
 from tests.helpers.browser import browser, faults
-from xlingjax.data.batches.loader import array_source
+from tests.helpers.sources import array_source
 from xlingjax.report import inspector
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows

@@ -138,7 +138,7 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
     for index, task in enumerate(tasks):
         rows = list(
             seqio.get_dataset(
-                task.name, lengths, RowConverter(preprocessor), shuffle=False, seed=7, verbose=False
+                task.name, lengths, RowConverter(name), shuffle=False, seed=7, verbose=False
             ).as_numpy_iterator()
         )
         sizes = [order.size for order in plain.batches.order.orders]
@@ -182,7 +182,7 @@ def test_seqio_repeats_shards_shuffles_and_mixes_rows(text, register):
     assert tokens(parts[0]) + tokens(parts[1]) == tokens(once)
     assert min(map(tokens, parts)) > 400
     mixed = seqio.get_dataset(
-        name, {"input_ids": LENGTH}, RowConverter(preprocessor), num_epochs=None, verbose=False,
+        name, {"input_ids": LENGTH}, RowConverter(name), num_epochs=None, verbose=False,
         batch_size=8, seed=3,
     )  # fmt: skip
     languages = set()

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny, tiny_run
-from xlingjax.data.batches.loader import Batches, array_source
+from tests.helpers.sources import array_source
+from xlingjax.data.batches.loader import Batches
 from xlingjax.data.features import batch_shapes
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.clean.test_steps import ARPA
 from tests.helpers.files import write
 from tests.helpers.mediawiki import write_dump
 from xlingjax.cli.main import main
@@ -158,25 +157,6 @@ def test_documents_are_compared_as_one_text(tmp_path):
     assert found["lines"] == first + "\n" + second.partition("\n")[2]
 
 
-def test_the_tail_by_perplexity_is_left_out(tmp_path):
-    pytest.importorskip("kenlm")
-    model = write(tmp_path / "lm.arpa", ARPA)
-    # From likely to unlikely: what the model has seen, in its order, in another, not at all.
-    lines = ["the cat", "the cat the cat", "cat the", "cat dog", "dog bird dog", "a b c d"]
-    path = write(tmp_path / "en.txt", "".join(f"{line}\n" for line in reversed(lines)))
-    kept = {}
-    for keep in ("head", "middle", "tail"):
-        settings = CleanSettings(
-            near=None, language_models=(("en", str(model)),), keep=(keep,), percentiles=(34, 67)
-        )
-        out = tmp_path / keep
-        texts = clean(CleanRequest(str(out), mono=(str(path),), settings=settings), quiet)
-        assert texts["en"]["perplexity"] == 6 - texts["en"]["out"]
-        kept[keep] = set((out / "mono/en/part-00000.txt").read_text().split("\n")) - {""}
-    assert kept["head"] | kept["middle"] | kept["tail"] == set(lines)
-    assert "the cat" in kept["head"] and "a b c d" in kept["tail"]
-
-
 def test_other_languages_are_left_out(tmp_path):
     pytest.importorskip("fasttext")
     german = "Die Katze trinkt jeden Morgen ihre Milch."
@@ -304,9 +284,6 @@ def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, ru
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--mono", "TEXT", "--language_model", "de"], "write CODE=MODEL"),
-        (["--mono", "TEXT", "--language_model", "en=x.arpa"], "no monolingual text in en"),
-        (["--mono", "TEXT", "--language_model", "de=x.arpa"], "x.arpa"),
         (["--mono", "TEXT", "--identify", "lid.176.bin"], "no such file; lid.176.ftz"),
         (["--mono", "xx=TEXT", "--identify", "lid.176.ftz"], "does not know the language 'xx'"),
         (["--mono", "TEXT", "--length", "5"], "'5' is not MIN,MAX"),
@@ -319,8 +296,6 @@ def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, ru
 )
 def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, words, message):
     pytest.importorskip("fasttext")
-    if "de=x.arpa" in words:
-        pytest.importorskip("kenlm")
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "de.txt", "Die Katze.\n")
     write(tmp_path / "de-de.tsv", "Die Katze.\tDer Kater.\n")
@@ -338,7 +313,6 @@ def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, words, message):
         ("sentencex", {}),
         ("sacremoses", {"punctuation": True}),
         ("fasttext", {"identify": "lid.176.ftz"}),
-        ("kenlm", {"language_models": (("de", "x.arpa"),)}),
         ("mwxml", {}),
     ],
 )
@@ -348,7 +322,6 @@ def test_a_missing_package_is_named_before_anything_is_read(
     from xlingjax.data.clean import models
 
     models.identifier.cache_clear()
-    models.kenlm_scorer.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError, match=rf"needs the package {package}: `pip install '"):
         clean(request(tmp_path, settings=CleanSettings(**options)), quiet)

@@ -11,7 +11,6 @@ from xlingjax.cli.types import (
     limits,
     not_negative,
     number_or_none,
-    percentiles,
     place,
     positive,
     seed,
@@ -179,8 +178,6 @@ def clean(args: Namespace) -> int:
     if args.runner is None:
         args.runner = "Direct" if has_beam() else NO_RUNNER
         print(f"--runner {args.runner}")
-    args.keep = tuple(args.keep)
-    args.language_models = tuple(sorted(args.language_models))
     fields = dataclasses.fields(CleanSettings)
     settings = CleanSettings(**{field.name: getattr(args, field.name) for field in fields})
     request = CleanRequest(
@@ -310,25 +307,8 @@ CLEAN = Verb(
             default=0.8,
         ),
         option(
-            "--language_model",
-            "filter by perplexity: a file of KenLM (.arpa, .bin)",
-            assigned("CODE=MODEL, like de=de.arpa.bin"),
-            "CODE=MODEL",
-            nargs="+",
-            default=[],
-            dest="language_models",
-        ),
-        option(
-            "--keep",
-            "parts by perplexity (default: head middle)",
-            nargs="+",
-            choices=("head", "middle", "tail"),
-            default=["head", "middle"],
-        ),
-        option("--percentiles", "of head and middle (30,60)", percentiles, "A,B", default=(30, 60)),
-        option(
             "--unit",
-            "what is identified, compared and scored as one text (default %(default)s)",
+            "what is identified and compared as one text (default %(default)s)",
             choices=("lines", "documents"),
             default="lines",
         ),

@@ -27,7 +27,6 @@ EXTRAS = {
     "interop": ("make bench beside transformers", "transformers"),
     "beam": ("cleaning and caching large corpora with Beam", "apache_beam"),
     "clean": ("data clean", "mwxml"),
-    "kenlm": ("perplexities by KenLM files", "kenlm"),
 }
 # Of two distributions that own one folder, the one to keep; else the first.
 KEEP = {"tensorflow_datasets": "tensorflow-datasets", "tensorflow_text": "tensorflow-text"}

@@ -65,11 +65,9 @@ above_zero = _number("a number above 0", 5e-324)
 share = _number("a share from 0 to 1", 0, 1)
 # Those that SentencePiece takes.
 coverage = _number("a share from 0.98 to 1", 0.98, 1)
-percentile = _number("a number from 0 to 100", 0, 100)
 layer = or_word("all", count, "all")
 at_most = _two("A,B, like 1.5,10", number, count)
 limits = or_word("none", _two("MIN,MAX, like 1,250, or none", count, count), None)
-percentiles = _two("A,B from 0 to 100, like 30,60", percentile, percentile)
 number_or_none = or_word("none", above_zero, None)
 _part_of = _two("I/N, from 1/N to N/N", positive, positive, "/")
 

@@ -79,7 +79,6 @@ class TextSource:
 
         require_whole({"batch": batch}, f"[1, {LARGEST_BATCH}]", "batch")
         require_whole({"length": length}, f"[1, {LONGEST_ROW}]", "length")
-        require_whole(vars(features), f"[1, {LONGEST_ROW}]", "stream_length")
         require_whole(vars(features), "[1, inf)", "max_pieces negatives")
 
         def opened() -> BatchSource:

@@ -104,44 +104,46 @@ def _pooled_states(model, layers: tuple[int, ...] | None, params, batch, weights
     return jnp.einsum("nbld,pbl->pnbd", h_NBLD.astype(jnp.float32), weights_PBL)
 
 
-def embed(
+def embed_texts(
     model,
     params,
-    sentences: Sequence[Sequence[int]],
-    language_id: int,
+    texts: Sequence[str],
+    language: str,
+    languages: Sequence[str],
     vocabulary,
-    *,
     poolings: Sequence[str] = ("mean",),
-    buckets: Sequence[int] = BUCKETS,
-    tokens_per_batch: int = 4096,
     layers: tuple[int, ...] | None = None,
     mesh=None,
+    prefix: str = "",
+    max_length: int = LONGEST,
+    cut: list[int] | None = None,
+    tokens_per_batch: int = 4096,
 ) -> np.ndarray:
-    """float32 [P, N+1, S, D]: every sentence under every pooling at every layer, the embedding
-    output first; `layers`: at these only, [P, len(layers), S, D].
+    """float32 [P, N+1, S, D]: every sentence of one language under every pooling at every layer,
+    the embedding output first; `layers`: at these only, [P, len(layers), S, D].
 
-    `sentences` are rows of token ids in one language, none longer than the last bucket. A batch has
-    about `tokens_per_batch` tokens whatever its length, the last one filled up with empty rows.
+    Each has the text `prefix` before it, and is cut at `max_length` tokens or at the model's
+    positions. languages: the run's; cut: see `token_ids`. A batch has about `tokens_per_batch`
+    tokens whatever its length, the last one filled up with empty rows. Raises UserError where there
+    are no texts, and for a prefix that leaves no token for the sentence.
     """
-    # Refused and not cut: callers cut as their task wants it.
-    longest = max(map(len, sentences), default=0)
-    if longest > buckets[-1]:
-        raise ValueError(
-            f"a sentence of {longest} tokens does not fit the longest bucket, {buckets[-1]}"
-        )
+    require_list(texts, "texts")
+    longest = longest_row(model, max_length)
+    require_room(prefix, vocabulary, longest)
+    sentences = token_ids([prefix + text for text in texts], vocabulary, longest, cut)
     if not sentences:
         raise UserError("no sentences to embed: the evaluation files are empty")
+    # The longest bucket is the limit itself, which need not be one of the usual lengths.
+    buckets = [length for length in BUCKETS if length < longest] + [longest]
+    of_batch = language_index(language, languages, model), vocabulary.pad_id, buckets
     run = compiled(_pooled_states, model, mesh, layers)
     out = None
-    of_batch = language_id, vocabulary.pad_id, buckets, tokens_per_batch, mesh
-    for members, batch in _batches(sentences, *of_batch):
-        weights = [
-            pooling_weights(
-                batch["input_ids"], batch["pack_ids"] > 0, vocabulary.special_ids, pooling
-            )
-            for pooling in poolings
-        ]
-        pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
+    for members, batch in _batches(sentences, *of_batch, tokens_per_batch, mesh):
+        ids, valid = batch["input_ids"], batch["pack_ids"] > 0
+        weights_PBL = np.stack(
+            [pooling_weights(ids, valid, vocabulary.special_ids, pooling) for pooling in poolings]
+        )
+        pooled_PNBD = np.asarray(run(params, place(batch, mesh), weights_PBL))
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)
@@ -167,45 +169,6 @@ def _batches(
             part = members[start : start + rows]
             chosen = [sentences[i] for i in part]
             yield part, rows_of(chosen, language_id, pad_id, rows, length)
-
-
-def embed_texts(
-    model,
-    params,
-    texts: Sequence[str],
-    language: str,
-    languages: Sequence[str],
-    vocabulary,
-    poolings: Sequence[str] = ("mean",),
-    layers: tuple[int, ...] | None = None,
-    mesh=None,
-    prefix: str = "",
-    max_length: int = LONGEST,
-    cut: list[int] | None = None,
-    tokens_per_batch: int = 4096,
-) -> np.ndarray:
-    """`embed` of sentences in one language, each with the text `prefix` before it; cut at
-    `max_length` tokens or at the model's positions. languages: the run's; cut: see `token_ids`.
-    Raises UserError for a prefix that leaves no token for the sentence."""
-    require_list(texts, "texts")
-    longest = longest_row(model, max_length)
-    require_room(prefix, vocabulary, longest)
-    texts = [prefix + text for text in texts]
-    ids = token_ids(texts, vocabulary, longest, cut)
-    # The longest bucket is the limit itself, which need not be one of the usual lengths.
-    buckets = [length for length in BUCKETS if length < longest] + [longest]
-    return embed(
-        model,
-        params,
-        ids,
-        language_index(language, languages, model),
-        vocabulary,
-        poolings=poolings,
-        buckets=buckets,
-        tokens_per_batch=tokens_per_batch,
-        layers=layers,
-        mesh=mesh,
-    )
 
 
 def _states(model, layers: tuple[int, ...], params, batch):

@@ -120,13 +120,12 @@ def nearest(
     search: Search = Search(),
     mesh: Mesh | None = None,
     folder: Path | None = None,
-    middles: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(products [Q, k], rows of the index [Q, k]) as `search.neighbours` gives them, best first; of
     equals the first row wins (of ivf among the k + 8 best of a block).
 
     folder: where the results lie, for those that memory does not hold; None: in memory. mesh: see
-    `search.neighbours`, of exact search. middles: of the lists, where `list_middles` has made them.
+    `search.neighbours`, of exact search.
     A query whose lists hold fewer than k rows is searched exactly, and so are fewer queries than
     lists: it costs less than to fill them.
     """
@@ -143,8 +142,7 @@ def nearest(
     if search.exact:
         _blocks(queries, index, exactly, products, rows)
         return products, rows
-    if middles is None:
-        middles = list_middles(index, search)
+    middles = list_middles(index, search)
     of_block = _searcher(queries, middles, k, min(search.probes, len(middles)), folder)
     _blocks(queries, index, of_block, products, rows)
     left = np.flatnonzero(rows[:, -1] < 0)

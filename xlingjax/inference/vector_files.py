@@ -96,32 +96,26 @@ def write_shards(
     rows_of_text: the same at every start; encode: vectors [n, D] of each side for n of them, which
     are those of the shard of that number; text_of: the lines of one, in the order of `sides`; rows:
     of a shard (None: ROWS).
-    Raises UserError where there are none, and where the folder cannot be written.
+    Raises UserError where there are none.
     """
     if finished := read_shards(folder, sides):
         return finished
     rows = rows or ROWS
     entries = iter(rows_of_text)
     count = 0
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        while chunk := list(itertools.islice(entries, rows)):
-            paths = [_path(folder, side, count, "npy") for side in sides]
-            if not all(path.is_file() for path in paths):
-                texts = zip(*map(text_of, chunk), strict=True)
-                for side, lines in zip(sides, texts, strict=True):
-                    # Bytes, so that no line end within a line is changed.
-                    with open(_path(folder, side, count, "txt"), "wb") as file:
-                        file.writelines(f"{line}\n".encode() for line in lines)
-                for path, vectors in zip(paths, encode(chunk, count), strict=True):
-                    write_rows(path, vectors)
-                say(f"{folder}: {count * rows + len(chunk):,} lines encoded")
-            count += 1
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; make room, or choose another"
-            " --output, then go on"
-        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    while chunk := list(itertools.islice(entries, rows)):
+        paths = [_path(folder, side, count, "npy") for side in sides]
+        if not all(path.is_file() for path in paths):
+            texts = zip(*map(text_of, chunk), strict=True)
+            for side, lines in zip(sides, texts, strict=True):
+                # Bytes, so that no line end within a line is changed.
+                with open(_path(folder, side, count, "txt"), "wb") as file:
+                    file.writelines(f"{line}\n".encode() for line in lines)
+            for path, vectors in zip(paths, encode(chunk, count), strict=True):
+                write_rows(path, vectors)
+            say(f"{folder}: {count * rows + len(chunk):,} lines encoded")
+        count += 1
     if not count:
         raise UserError("no sentences: the file is empty")
     write_json(folder / FINISHED, {"shards": count})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.inference.nearest import Rows, Search, Unit, list_middles, nearest
+from xlingjax.inference.nearest import Rows, Search, Unit, nearest
 from xlingjax.inference.search import unit_rows
 
 PART = 16384
@@ -105,15 +105,12 @@ def nearest_wrong(
         index, queries = unit_rows(second)[distinct], unit_rows(first)
     # 4 bytes: of a large text the table fills most of the memory.
     found_Sk = np.full((len(first), k), -1, np.int32)
-    middles = None
-    if not search.exact:
-        middles = list_middles(index, search)
     left = np.arange(len(first))
     width = k + 8
     # Wider for those of which right ones took the places.
     while left.size:
         asked = queries[left] if left.size < len(queries) else queries
-        _, rows = nearest(asked, index, width, search, folder=folder, middles=middles)
+        _, rows = nearest(asked, index, width, search, folder=folder)
         for start in range(0, len(left), PART):
             part = left[start : start + PART]
             lines = distinct[rows[start : start + PART]]

@@ -1,9 +1,5 @@
 """What a task is trained on, as entries of the store: each is made once, by whoever needs it
-first, and then read by every run, seed and process.
-
-Labelled texts are stored as they are, and tokenised when a batch takes them. Questions and tagged
-sentences are stored as rows, since how many there are goes by their tokens. Much is made in several
-processes.
+first, and then read by every run, seed and process. Much is made in several processes.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ import numpy as np
 
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.fingerprint import fingerprint
-from xlingjax.data.labelled.packed import PackedExamples, pack
 from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.teacher import read_labelled
@@ -33,7 +28,7 @@ from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
 
-FORMAT = 5
+FORMAT = 6
 """Part of every name: another form leaves the old ones alone."""
 KIND = "labelled"
 CHUNK_RECORDS = 4096
@@ -43,10 +38,12 @@ MANY_RECORDS = 50_000
 MUCH_BYTES = 1 << 24
 """Files below this are tokenised here: starting processes takes longer."""
 _READ_BY = {
+    "classification": ("length", "reset_positions"),
+    "ranking": ("length", "reset_positions"),
     "tagging": ("length", "pieces", "apart", "marks"),
     "span_qa": ("length", "reset_positions", "stride", "max_question"),
 }
-"""Kind of task that is stored as rows -> the fields of `Reading` that these depend on."""
+"""Kind of task -> the fields of `Reading` that its rows depend on."""
 Sides = Sequence[Sequence[Any]]
 """Examples, and those of another language that they stand beside, if any."""
 
@@ -76,11 +73,6 @@ class Part:
             beside += paths
         return (*own, *beside)
 
-    @property
-    def lazy(self) -> bool:
-        """Whether a batch tokenises its rows: where each example is one."""
-        return self.task.kind in ("classification", "ranking")
-
     def entry(self, vocabulary) -> str:
         """The name of what is stored of it, by all that this depends on."""
         task = self.task
@@ -88,19 +80,16 @@ class Part:
         files = [place, *map(content_hash, paths)]
         for place, paths in self._read_beside():
             files += ["beside", place, *map(content_hash, paths)]
-        kind = type(vocabulary)
-        rows: list[Any] = []
-        if not self.lazy:
-            reading = {name: getattr(self.reading, name) for name in _READ_BY[task.kind]}
-            rows = [reading, vocabulary.sha256]
+        reading = {name: getattr(self.reading, name) for name in _READ_BY[task.kind]}
         of_task = "full_name", "kind", "labels", "marks", "trained_on", "shared_ids"
         return name_of(
             FORMAT,
             [getattr(task, name) for name in of_task],
             [self.origin, self.training.split, self.language, self.paired],
             files,
-            rows,
-            _made_by(type(self.training), kind),
+            reading,
+            vocabulary.sha256,
+            _made_by(type(self.training), type(vocabulary)),
         )
 
     def _read_beside(self) -> list[tuple[str, tuple[Path, ...]]]:
@@ -162,30 +151,8 @@ def _made_by(training: type[Training], vocabulary: type) -> str:
 class StoredPart:
     """A part in the store. facts: see `Part.examples`, and "digest", equal iff the rows are."""
 
-    rows: Any
+    rows: RaggedRows
     facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class ExampleRows:
-    """Rows of labelled texts, tokenised when a batch takes them: a training set of millions is not
-    tokenised before its first step."""
-
-    examples: PackedExamples
-    part: Part
-    vocabulary: Any
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return self.examples.sizes
-
-    def take(self, rows: np.ndarray, language_ids: Sequence[int]) -> dict[str, np.ndarray]:
-        made = self.part.rows(self.examples.take(rows), self.vocabulary)
-        of_text = np.repeat(np.array(language_ids, np.int32), self.part.reading.length)
-        return made | {"language_ids": made["pack_ids"] * of_text}
 
 
 def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
@@ -202,20 +169,13 @@ def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
 def _stored(part: Part, vocabulary) -> StoredPart:
     entry = get(KIND, part.entry(vocabulary), functools.partial(_make, part, vocabulary))
     arrays = {name: entry.array(name) for name in entry.facts["arrays"]}
-    texts = 1 + part.paired
-    if part.lazy:
-        rows = ExampleRows(PackedExamples(arrays, texts), part, vocabulary)
-    else:
-        rows = RaggedRows(part.reading.length, texts, vocabulary.pad_id, arrays)
+    rows = RaggedRows(part.reading.length, 1 + part.paired, vocabulary.pad_id, arrays)
     return StoredPart(rows, entry.facts)
 
 
 def _make(part: Part, vocabulary, writer: Writer) -> None:
     facts, learnt = part.examples()
-    if part.lazy:
-        arrays = pack(learnt)
-    else:
-        arrays = _ragged(part, learnt, vocabulary).arrays
+    arrays = _ragged(part, learnt, vocabulary).arrays
     for name, array in arrays.items():
         writer.array(name, array)
     contents = [np.ascontiguousarray(array).view(np.uint8) for array in arrays.values()]

@@ -266,7 +266,6 @@ class ClmFeatures(Preprocessor):
     """Streams for the causal objective (XLM §3.2): no masking; the objective predicts each next
     token of the row."""
 
-    stream_length: int | None = None
     name = "clm"
     sides = 1
     fields = TOKEN_FIELDS[:4]
@@ -276,7 +275,7 @@ class ClmFeatures(Preprocessor):
     ) -> Rows:
         # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
-        return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
+        return stream_rows(records, bases[0], length, bos=bos)
 
 
 @dataclass(frozen=True)
@@ -284,7 +283,6 @@ class MlmFeatures(MaskedFeatures):
     """Masked streams (XLM §3.3)."""
 
     masking: Masking = field(default_factory=Masking)
-    stream_length: int | None = None
     name = "mlm"
     sides = 1
 

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.data.batches.loader import BatchSource, array_source, first_batch, to_global
+from tests.helpers.sources import array_source
+from xlingjax.data.batches.loader import BatchSource, first_batch, to_global
 from xlingjax.data.features import FIELDS, batch_hash, batch_shapes
 from xlingjax.errors import UserError
 

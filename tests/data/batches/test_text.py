@@ -246,5 +246,5 @@ def test_clear_errors(open_source, vocabulary, corpus):
         open_source(batch=6, data_shards=4)
     with pytest.raises(UserError, match="no de-en text fits rows of 8 tokens"):
         open_source(TlmFeatures(), length=8)
-    with pytest.raises(UserError, match="'tlm' reads parallel text; none is given"):
+    with pytest.raises(UserError, match="'tlm' reads pairs; none is given"):
         file_source(TlmFeatures(), vocabulary, 4, 32, mono=str(corpus / "mono/*/*.txt"))

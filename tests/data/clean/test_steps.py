@@ -8,8 +8,8 @@ import pytest
 from xlingjax.data.clean.duplicates import (
     PERMUTATIONS,
     key_of,
+    line_key,
     near_later,
-    pair_key,
     shingles,
     signature,
 )
@@ -22,7 +22,7 @@ from xlingjax.data.clean.lines import (
     split_sentences,
     words_in,
 )
-from xlingjax.data.clean.models import PACKAGED, Identifier, KenLm, limits
+from xlingjax.data.clean.models import PACKAGED, Identifier
 from xlingjax.errors import UserError
 
 
@@ -120,7 +120,7 @@ def test_ccnet_takes_for_the_same():
     assert key_of("कु") != key_of("क")
     # Without letters the text itself counts.
     assert key_of("!!") != key_of("??")
-    assert pair_key("a", "b") != pair_key("b", "a")
+    assert line_key(("a", "b")) != line_key(("b", "a"))
 
 
 def test_signatures_are_those_of_datasketch_and_estimate_similarity():
@@ -154,40 +154,3 @@ def test_the_earliest_of_near_texts_stays():
 
 
 # --- Perplexity -----------------------------------------------------------------------------------
-
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=2
-
-\\1-grams:
--1.0\t<unk>\t0
-0\t<s>\t-0.5
--1.0\t</s>\t0
--0.5\tthe\t-0.25
--0.75\tcat\t0
-
-\\2-grams:
--0.25\t<s> the
--0.125\tthe cat
-
-\\end\\
-"""
-
-
-def test_perplexities_of_kenlm(tmp_path):
-    pytest.importorskip("kenlm")
-    path = tmp_path / "en.arpa"
-    path.write_text(ARPA)
-    losses, counts = KenLm(str(path)).losses(["the cat", "cat the dog"])
-    # <s> the, the cat, </s>; then <s> backs off to cat, cat to the, the to <unk>, and </s>.
-    log10 = [0.25 + 0.125 + 1.0, 0.5 + 0.75 + 0.5 + 0.25 + 1.0 + 1.0]
-    assert losses == pytest.approx(np.array(log10) * np.log(10), rel=1e-5)
-    assert counts.tolist() == [3, 4]
-
-
-def test_head_middle_and_tail():
-    perplexities = np.arange(1.0, 101.0)
-    (head,) = limits(perplexities, ["head"], (30, 60))
-    assert [low <= 29.0 < high for low, high in [head]] == [True] and head[1] == 30.0
-    middle, tail = limits(perplexities, ["tail", "middle"], (30, 60))
-    assert middle == (30.0, 60.0) and tail == (60.0, float("inf"))

@@ -25,14 +25,6 @@ def test_streams_concatenate_ended_sentences_and_keep_the_rest(text):
     assert got["sides"] == [[0] * 4] * 4
 
 
-def test_short_streams_fill_a_row_as_separate_examples(text):
-    rows = stream_rows(text, 1, 9, stream_length=4)
-    got = read(text, rows, 9, [0, 1])
-    assert got["input_ids"] == [[10, 11, EOS, 12, EOS, 13, 14, 15, PAD], [EOS, 16, EOS] + [PAD] * 6]
-    assert got["pack_ids"] == [[1] * 4 + [2] * 4 + [0], [1] * 3 + [0] * 6]
-    assert got["position_ids"][0] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
-
-
 def test_xlmr_streams_begin_every_chunk_with_bos_and_lose_no_token(text):
     rows = stream_rows(text, 1, 4, bos=True)
     got = read(text, rows, 4, [0, 1, 2, 3], bos=BOS)

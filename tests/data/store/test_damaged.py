@@ -30,13 +30,16 @@ def text(tmp_path, monkeypatch, vocabulary, own_cache):
     def opened():
         # As a process of its own.
         monkeypatch.setattr(checked_file, "_checked", set())
-        monkeypatch.setattr(planned, "OPENED", planned.Opened())
-        return RowPlan(MlmFeatures(), 16, vocabulary).open(text_blocks(files, vocabulary))
+        planned.opened_block.cache_clear()
+        planned.opened_ids.cache_clear()
+        text = text_blocks(files, vocabulary)
+        return text, RowPlan(MlmFeatures(), 16, vocabulary).open(text)
 
-    def read(rows):
-        whole = records_of(rows.text)
-        parts = [whole.sides[0].ids, whole.sides[0].lengths, rows.text.counts(), rows.counts]
-        for number in range(len(rows.text.blocks)):
+    def read(text_and_rows):
+        text, rows = text_and_rows
+        whole = records_of(text)
+        parts = [whole.sides[0].ids, whole.sides[0].lengths, text.counts(), rows.counts]
+        for number in range(len(text.blocks)):
             block = rows.block(number)
             parts += [block.splits, block.slices.view(np.uint8), rows.ids(number, 0)]
         return [np.array(part) for part in parts]

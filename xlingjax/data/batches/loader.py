@@ -28,7 +28,6 @@ from xlingjax.data.rows.plan import (
     RowReader,
     TextRows,
     options,
-    require_rows,
 )
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.store.tokenise import BlockText, text_blocks
@@ -189,37 +188,6 @@ class NumberedSource:
         self._iterator.close()
 
 
-class _Repeated:
-    """Batches again and again: for ever (None), or so many times."""
-
-    def __init__(self, batches: Sequence[Mapping[str, np.ndarray]], epochs: int | None):
-        self._batches = batches
-        self._steps = ENDLESS if epochs is None else epochs * len(batches)
-
-    def __len__(self) -> int:
-        return self._steps
-
-    def __getitem__(self, step: int) -> Arrays:
-        # A copy, so that a caller who adds a field does not change what the next epoch reads.
-        return dict(self._batches[step % len(self._batches)])
-
-
-def array_source(
-    batches: Sequence[Mapping[str, np.ndarray]],
-    *,
-    languages: Sequence[str] = ("en",),
-    identity: dict[str, Any] | None = None,
-    epochs: int | None = None,
-) -> BatchSource:
-    """A source over batches held in memory, in order, repeated `epochs` times (None: for ever)."""
-    return NumberedSource(
-        _Repeated(batches, epochs),
-        shapes={name: array.shape for name, array in batches[0].items()},
-        languages=languages,
-        identity=identity or {"kind": "arrays", "batches": len(batches)},
-    )
-
-
 def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
     """The fields of a batch, in the types that `features.FIELDS` says."""
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
@@ -231,14 +199,12 @@ Patterns = str | Sequence[str]
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
 takes as long for one row as for ten."""
-KINDS = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}
-"""What a preprocessor of so many sides reads."""
-_FILES = {
-    1: ("monolingual text", "MONO"),
-    2: ("parallel text", "PARALLEL"),
-    3: ("tables of negatives", "NEGATIVES"),
+KINDS = {
+    1: ("text of one language", "MONO"),
+    2: ("pairs", "PARALLEL"),
+    3: ("pairs with negatives", "NEGATIVES"),
 }
-"""Sides -> (what they are made of, the macro that names it)."""
+"""Sides of a preprocessor -> (what it reads, the macro that names it)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -492,7 +458,7 @@ def file_batches(
     `settings.languages`). holdout: share of the lines that is left out. Raises UserError: none of
     the files that the preprocessor reads, an unknown language, and as `text_source`.
     """
-    kind, macro = _FILES[preprocessor.sides]
+    kind, macro = KINDS[preprocessor.sides]
     patterns = {1: mono, 2: parallel, 3: negatives}
     # Before any file is looked for: an objective without its text names the macro that is empty.
     if not patterns[preprocessor.sides]:
@@ -561,14 +527,19 @@ def text_source(
     language_ids = [[run_languages.index(code) for code in t.languages] for t in texts.values()]
     plan = RowPlan(preprocessor, length, vocabulary)
     plans = {name: plan.open(text) for name, text in texts.items()}
-    require_rows(plans)
+    for name, rows in plans.items():
+        if not rows.count:
+            raise UserError(
+                f"no {name} text fits rows of {length} tokens{preprocessor.lacks}; raise the length"
+                " or the limit of pieces"
+            )
     # n_i of every text (XLM §3.1), of which `sampling` makes shares.
     counts = settings.sampling.counts
     amounts: Mapping[str, float] = rates
     if counts != "mixture":
         amounts = {name: plan.sizes[counts] for name, plan in plans.items()}
     elif not rates:
-        amounts = {name: plan.text.sentences[0] for name, plan in plans.items()}
+        amounts = {name: text.sentences[0] for name, text in texts.items()}
     shares = settings.sampling.shares(amounts)
     seed = seed_of(preprocessor.name, settings.seed)
     reader = RowReader(

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import re
 import unicodedata
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -42,9 +43,10 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-def pair_key(first: str, second: str) -> bytes:
-    """Equal of pairs of which both sides are."""
-    return _digest(key_of(first) + key_of(second))
+def line_key(sides: Sequence[str]) -> bytes:
+    """Of a text its `key_of`; of a pair one that is equal where those of both sides are."""
+    keys = [*map(key_of, sides)]
+    return keys[0] if len(keys) == 1 else _digest(b"".join(keys))
 
 
 # --- Near -----------------------------------------------------------------------------------------

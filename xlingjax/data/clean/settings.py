@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 UNITS = ("lines", "documents")
-KEEP = ("head", "middle", "tail")
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,5 @@ class CleanSettings:
     exact: bool = True  # repetitions are left out but for the first; as CCNet compares (`key_of`)
     near: float | None = 0.8
     """Jaccard similarity of shingles from which on a text repeats an earlier one."""
-    language_models: tuple[tuple[str, str], ...] = ()
-    """(language, KenLM file); perplexities are filtered in these languages."""
-    keep: tuple[str, ...] = ("head", "middle")  # which of CCNet's parts by perplexity
-    percentiles: tuple[float, float] = (30.0, 60.0)  # where head and middle end (CCNet)
     unit: str = "lines"
-    """What is identified, compared and scored as one text: `lines` or `documents`."""
+    """What is identified and compared as one text: `lines` or `documents`."""

@@ -21,24 +21,10 @@ _STEM = re.compile(r"^(?P<code>simple|[a-z]{2,3}(?:_[a-z]+)*)wiki(?:-|\.)")
 # Wikipedias that are not named by the code of their language.
 _CODES = {"simple": "en", "no": "nb", "zh_classical": "lzh", "zh_yue": "yue"}
 # Tags whose content is no running text.
-_TAGS = {
-    "ref",
-    "references",
-    "table",
-    "gallery",
-    "math",
-    "chem",
-    "timeline",
-    "code",
-    "syntaxhighlight",
-    "source",
-    "score",
-    "imagemap",
-    "graph",
-    "mapframe",
-    "hiero",
-    "pre",
-}
+_TAGS = re.compile(
+    "ref|references|table|gallery|math|chem|timeline|code|syntaxhighlight|source|score|imagemap"
+    "|graph|mapframe|hiero|pre"
+)
 # In any language: __NOTOC__, __KEIN_INHALTSVERZEICHNIS__.
 _MAGIC = re.compile(r"__[^\W\da-z]+?__")
 _SPACES = re.compile(r"[ \t\u00a0]+")
@@ -159,7 +145,7 @@ def _is_interwiki(space: str) -> bool:
 
 def _tag(node: Any, namespaces: frozenset[str]) -> Iterator[str]:
     name = str(node.tag).strip().casefold()
-    if name in _TAGS:
+    if _TAGS.fullmatch(name):
         return
     if name in ("br", "li", "dd", "dt", "p", "hr"):
         yield "\n"

@@ -11,16 +11,15 @@ starts one token early is `</s> x </s>`.
 from __future__ import annotations
 
 import abc
-import collections
 import dataclasses
 import functools
 import hashlib
 import inspect
 import json
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -29,10 +28,9 @@ from xlingjax.data.features import TOKEN_FIELDS, batch_shapes
 from xlingjax.data.rows.draws import PARTNERS, Draws
 from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.partners import TRIES, Translations, redrawn
-from xlingjax.data.store.entries import Entry, Writer, cache_root, get, name_of
-from xlingjax.data.store.tokenise import BlockText, Records, Tokens
+from xlingjax.data.store.entries import Writer, folder_of, get, name_of, read
+from xlingjax.data.store.tokenise import SHARDS, BlockText, Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
 
 OPEN_ROWS = 256
 """Rows that packing keeps open for a shorter example to come."""
@@ -167,27 +165,20 @@ def apart(count: int) -> np.ndarray:
     return np.random.default_rng(NEIGHBOURS_APART).permutation(count)
 
 
-def stream_rows(
-    records: Records, base: int, length: int, *, stream_length: int | None = None, bos: bool = False
-) -> Rows:
-    """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every
-    `stream_length` tokens.
-
-    `base` is where the text starts in the array of ids. A row of `length` tokens holds `length //
-    stream_length` chunks, by default one. With `bos` each chunk is `<s>` and one token less of text
-    (XLM-R). The last chunk may be short.
+def stream_rows(records: Records, base: int, length: int, *, bos: bool = False) -> Rows:
+    """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `length`
+    tokens. `base` is where the text starts in the array of ids. With `bos` each row is `<s>` and
+    one token less of text (XLM-R). The last row may be short.
     """
     (text,) = records.sides
-    chunk = min(stream_length or length, length)
-    # `<s>` takes the place of the token before the chunk: the slice begins one token early, and
-    # the reader writes `<s>` over it.
+    # `<s>` takes the place of the token before the row: the slice begins one token early, and the
+    # reader writes `<s>` over it.
     early = int(bos)
-    step = chunk - early
     total = text.ids.size
-    begins = np.arange(0, total, step)
-    lengths = np.minimum(begins + step, total) - begins + early
+    begins = np.arange(0, total, length - early)
+    lengths = np.minimum(begins + length - early, total) - begins + early
     return plan_rows(
-        np.arange(begins.size) // (length // chunk),
+        np.arange(begins.size),
         text.sentences,
         starts=base + begins - early,
         lengths=lengths,
@@ -401,14 +392,12 @@ class PairPreprocessor(Preprocessor):
 # an index; the plans themselves are read with the first row of theirs.
 
 # Part of every name: another form of plan leaves the old files alone.
-FORMAT = 5
+FORMAT = 6
 FEW_LINES = 4096
 """Text of fewer lines is planned at every start: that is faster than looking for its plan."""
-OPEN_BYTES = 1 << 30
-OPEN_FILES = 256
-"""Of plans and ids that all sources of a process have open at a time. They are maps of files, each
-of which holds a file open; what is closed is still in the system's cache, and read again from
-there."""
+OPEN_BLOCKS = 128
+"""Of plans and of ids that all sources of a process have open at a time. They are maps of files,
+each of which holds a file open; what is closed is still in the system's cache."""
 
 
 @dataclass(frozen=True)
@@ -424,21 +413,9 @@ class BlockRows:
     labels: np.ndarray | None = None
     texts: np.ndarray | None = None
 
-    @property
-    def count(self) -> int:
-        return self.splits.size - 1
-
     def arrays(self) -> dict[str, np.ndarray]:
         """Those that it has, by name."""
-        return {
-            name: array for name, array in self.__dict__.items() if isinstance(array, np.ndarray)
-        }
-
-    @property
-    def nbytes(self) -> int:
-        # With what `translations` makes of the texts.
-        of_texts = 0 if self.texts is None else 2 * self.texts.nbytes
-        return self.splits.nbytes + self.slices.nbytes + of_texts
+        return {name: array for name, array in vars(self).items() if array is not None}
 
     @functools.cached_property
     def translations(self) -> Translations:
@@ -451,41 +428,29 @@ class BlockRows:
 
 @dataclass(frozen=True)
 class TextRows:
-    """The rows of a text. counts: int64 [blocks], rows of each block. sizes: sentences, and the
+    """The rows of a text. counts: int64 [blocks], rows of each block. block: the rows of one, by
+    its number; ids: [1 + T] of one of its sides, behind a first `</s>`. sizes: sentences, and the
     tokens and rows that they fill when each is read once, of all of it; left_out: likewise."""
 
-    text: BlockText
-    plan: RowPlan
     counts: np.ndarray
-    sizes: dict[str, float]
+    labelled: bool
+    block: Callable[[int], BlockRows]
+    ids: Callable[[int, int], np.ndarray]
+    sizes: Mapping[str, float]
     left_out: LeftOut
-    arrays: tuple[str, ...]
-    """Of `BlockRows`, those that its blocks have."""
-    blocks: Entry | Sequence[BlockRows]
-    """In the store, or in memory."""
 
     @property
     def count(self) -> int:
         return int(self.counts.sum())
 
-    @property
-    def labelled(self) -> bool:
-        return "labels" in self.arrays
 
-    def block(self, number: int) -> BlockRows:
-        """The rows of one block."""
-        if not isinstance(self.blocks, Entry):
-            return self.blocks[number]
-        array = self.blocks.array
-        return OPENED.get(
-            (self.blocks.folder, number),
-            lambda: BlockRows(**{name: array(f"{number:05}.{name}") for name in self.arrays}),
-        )
+@functools.lru_cache(OPEN_BLOCKS)
+def opened_block(folder: Path, number: int, arrays: tuple[str, ...]) -> BlockRows:
+    return BlockRows(**{name: read(folder, f"{number:05}.{name}") for name in arrays})
 
-    def ids(self, number: int, side: int) -> np.ndarray:
-        """As `BlockText.ids`."""
-        shard = self.text.blocks[number].shards[side]
-        return OPENED.get((cache_root(), shard), functools.partial(self.text.ids, number, side))
+
+# Of this process: objectives of a run read the same text.
+opened_ids = functools.lru_cache(OPEN_BLOCKS)(functools.partial(read, name="ids"))
 
 
 @dataclass(frozen=True)
@@ -498,21 +463,26 @@ class RowPlan:
 
     def open(self, text: BlockText) -> TextRows:
         """The rows of a text, planned now or found in the store."""
-        blocks: Any
         if text.lines < FEW_LINES:
-            blocks = []
+            blocks: list[BlockRows] = []
             facts = self._planned(text, lambda number, rows: blocks.append(rows))
+            block = blocks.__getitem__
         else:
-            blocks = get("rows", self._name(text), functools.partial(self._make, text))
-            facts = blocks.facts
+            entry = get("rows", self._name(text), functools.partial(self._make, text))
+            facts = entry.facts
+            arrays = tuple(facts["arrays"])
+            block = functools.partial(opened_block, entry.folder, arrays=arrays)
+
+        def ids(number: int, side: int) -> np.ndarray:
+            return opened_ids(folder_of(SHARDS, text.blocks[number].shards[side]))
+
         return TextRows(
-            text,
-            self,
             np.array(facts["counts"], np.int64),
+            "labels" in facts["arrays"],
+            block,
+            ids,
             facts["sizes"],
             LeftOut(*facts["left_out"]),
-            tuple(facts["arrays"]),
-            blocks,
         )
 
     def _make(self, text: BlockText, writer: Writer) -> None:
@@ -539,34 +509,25 @@ class RowPlan:
     def _planned(self, text: BlockText, take: Callable[[int, BlockRows], None]) -> dict[str, Any]:
         """Plans the rows of each block, which `take` gets; what is known of all of them."""
         counts = []
-        totals = np.zeros(3, np.int64)
-        passes = 1
+        sizes: dict[str, float] = {}
         left_out = LeftOut()
         arrays: list[str] = []
         for number in range(len(text.blocks)):
-            rows, plan = self.of_block(text, number)
+            records = text.of_block(number)
+            bases = side_bases(records)
+            plan = self.preprocessor.rows(records, bases, self.length, self.vocabulary)
+            rows = compact(plan, bases, self.preprocessor.columns(self.length))
             take(number, rows)
-            counts.append(rows.count)
-            tokens = int(plan.lengths.sum(dtype=np.int64))
-            totals += [plan.sentences, tokens, plan.count]
+            counts.append(plan.count)
+            sizes = {name: size + sizes.get(name, 0) for name, size in plan.sizes.items()}
             left_out += plan.left_out
-            # One number for all blocks: it goes by the options.
-            passes = plan.passes
             arrays = [*rows.arrays()]
-        sentences, tokens, of_text = totals.tolist()
-        sizes = {"sentences": sentences, "tokens": tokens / passes, "rows": of_text / passes}
         return {
             "counts": counts,
             "sizes": sizes,
             "left_out": dataclasses.astuple(left_out),
             "arrays": arrays,
         }
-
-    def of_block(self, text: BlockText, number: int) -> tuple[BlockRows, Rows]:
-        records = text.of_block(number)
-        bases = side_bases(records)
-        rows = self.preprocessor.rows(records, bases, self.length, self.vocabulary)
-        return compact(rows, bases, self.preprocessor.columns(self.length)), rows
 
 
 def side_bases(records: Records) -> list[int]:
@@ -632,66 +593,7 @@ def code_hash(preprocessor: type) -> str:
     return digest.hexdigest()
 
 
-class Opened:
-    """What is open of blocks, the last used: at most `OPEN_BYTES` and `OPEN_FILES`. A key is that
-    of a file, which is never written anew."""
-
-    def __init__(self):
-        self._bytes = 0
-        self._open: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-        # Batches are made by several threads.
-        self._lock = threading.Lock()
-
-    def get(self, key: Any, make: Any) -> Any:
-        with self._lock:
-            if key in self._open:
-                self._open.move_to_end(key)
-                return self._open[key]
-        made = make()
-        with self._lock:
-            if key not in self._open:
-                self._open[key] = made
-                self._bytes += made.nbytes
-            # The one just made stays, however large.
-            while len(self._open) > 1 and (
-                self._bytes > OPEN_BYTES or len(self._open) > OPEN_FILES
-            ):
-                _, oldest = self._open.popitem(last=False)
-                self._bytes -= oldest.nbytes
-        return made
-
-
-OPENED = Opened()
-"""Of this process: objectives of a run read the same text."""
-
-
-def require_rows(plans: Mapping[str, TextRows]) -> None:
-    """Raises UserError for a text that fits no row."""
-    for name, plan in plans.items():
-        if not plan.count:
-            raise UserError(
-                f"no {name} text fits rows of {plan.plan.length} tokens"
-                f"{plan.plan.preprocessor.lacks}; raise the length or the limit of pieces"
-            )
-
-
 # ---- looking rows up -----------------------------------------------------------------------------
-
-
-class RowsInMemory:
-    """One plan over one array of ids."""
-
-    def __init__(self, ids: np.ndarray, rows: Rows, length: int):
-        self._ids = ids
-        self._block = compact(rows, [1], length)
-        self.counts = np.array([rows.count])
-        self.labelled = rows.labels is not None
-
-    def block(self, number: int) -> BlockRows:
-        return self._block
-
-    def ids(self, number: int, side: int) -> np.ndarray:
-        return self._ids
 
 
 class RowReader:
@@ -705,7 +607,7 @@ class RowReader:
 
     def __init__(
         self,
-        texts: Sequence[TextRows | RowsInMemory],
+        texts: Sequence[TextRows],
         languages: Sequence[Sequence[int]],
         length: int,
         *,
@@ -731,7 +633,16 @@ class RowReader:
         cls, ids: np.ndarray, rows: Rows, languages: Sequence[int], length: int, **special: int
     ) -> RowReader:
         """Of one plan over one array of ids, both in memory."""
-        return cls([RowsInMemory(ids, rows, length)], [languages], length, **special)
+        block = compact(rows, [1], length)
+        text = TextRows(
+            np.array([rows.count]),
+            rows.labels is not None,
+            lambda number: block,
+            lambda number, side: ids,
+            rows.sizes,
+            rows.left_out,
+        )
+        return cls([text], [languages], length, **special)
 
     def __call__(
         self,

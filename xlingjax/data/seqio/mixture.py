@@ -135,11 +135,12 @@ def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
     if sides != preprocessor.sides:
         raise UserError(
             f"task {task.name} cannot feed '{preprocessor.name}', which reads"
-            f" {KINDS[preprocessor.sides]}"
+            f" {KINDS[preprocessor.sides][0]}"
         )
 
 
-def rate_of(mixture: str, task: Any) -> float:
+def rate_of(mixture: str, task: Any, of_rows: Any = None) -> float:
+    """How often a mixture draws a task of text. of_rows: SeqIO gives the task whose rate it is."""
     provider = seqio.get_mixture_or_task(mixture)
     if isinstance(provider, seqio.Mixture):
         return sum(provider.get_rate(one) for one in provider.tasks if text_of(one) is task)

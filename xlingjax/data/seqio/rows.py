@@ -19,7 +19,7 @@ from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.features import FIELDS, Field
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Preprocessor, RowReader, join
-from xlingjax.data.seqio.task_text import lines_of, open_task
+from xlingjax.data.seqio.task_text import LINES_AT_ONCE, lines_of
 from xlingjax.data.store.tokenise import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -34,9 +34,9 @@ class ObjectiveRows:
     `fields` without the batch axis. With `{"inputs": L, "targets": T}` each is an example of an
     encoder-decoder, alone, as SeqIO's own `EncDecFeatureConverter` takes it.
 
-    Rows are planned over `lines` lines at a time (all, if there are fewer): what is packed together
-    stood that near. Draws are SeqIO's: equal seeds give equal rows and masks. Raises
-    UserError where the text fits no row.
+    Rows are planned over `lines` lines at a time, of repeated text those of several epochs: what is
+    packed together stood that near. Draws are SeqIO's: equal seeds give equal rows and masks.
+    Raises UserError where none of the first lines fits a row.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class ObjectiveRows:
         self._ids = [list(run_languages).index(code) for code in languages]
         self._counts = counts
         self._lines = lines
-        self._lines_of_text: int | None = None
 
     def __call__(
         self, dataset: tf.data.Dataset, sequence_length: Mapping[str, int] | None
@@ -98,47 +97,21 @@ class ObjectiveRows:
     ) -> Iterator[dict[str, np.ndarray]]:
         """The fields of the rows, some at a time. seeds: of the draws for rows that are made
         together; SeqIO repeats a text before it comes here, so each epoch has others."""
-        read = 0
-        passed = 0
-        any_rows = False
-        most = self._lines_up_to(self._lines)
         make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
-        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = []
-        # None behind the last chunk: what was read by then is planned, too.
-        for chunk in itertools.chain(lines_of(self._task, dataset, self._vocabulary), [None]):
-            if chunk is not None:
-                chunks.append(chunk)
-                read += chunk[0][1].size
-            if chunks and (chunk is None or read >= most):
-                for block in self._planned([*zip(*chunks, strict=True)], length, make):
-                    any_rows = True
-                    yield block
-                passed += read
-                chunks = []
-                read = 0
-            # Text that is repeated without end would be read for ever. Counted only where the
-            # first lines fit no row: it takes a pass.
-            if any_rows or chunk is not None and not passed:
-                continue
-            if chunk is None or passed >= self._lines_up_to(None):
-                raise UserError(
-                    f"no {Records(self._languages, ()).name} text of task {self._task.name} fits"
-                    f" rows of {length} tokens; raise the length or the limit of pieces"
-                )
-
-    def _lines_up_to(self, most: int | None) -> int:
-        """The lines of the text, counted up to `most`. No more are planned together: SeqIO repeats
-        a dataset before it comes here, and a small one would be read hundreds of times before its
-        first row."""
-        if self._lines_of_text is None:
-            task = self._task
-            cached = bool(task.supports_caching and task.cache_dir)
-            # Behind the task's preprocessors, which may drop lines or make several of an example.
-            count = _examples_in(open_task(task, "train", cached), most)
-            if most is not None and count >= most:
-                return most
-            self._lines_of_text = count
-        return min(self._lines_of_text, most or self._lines_of_text)
+        lines = lines_of(self._task, dataset, self._vocabulary)
+        any_rows = False
+        while chunks := [*itertools.islice(lines, max(1, self._lines // LINES_AT_ONCE))]:
+            for block in self._planned([*zip(*chunks, strict=True)], length, make):
+                any_rows = True
+                yield block
+            # Text that is repeated without end would be read for ever.
+            if not any_rows:
+                break
+        if not any_rows:
+            raise UserError(
+                f"no {Records(self._languages, ()).name} text of task {self._task.name} fits rows"
+                f" of {length} tokens; raise the length or the limit of pieces"
+            )
 
     def _maker(
         self, length: int, seeds: Iterator[tuple[int, Any]]
@@ -196,19 +169,6 @@ class ObjectiveRows:
             yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
 
 
-def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
-    """How many a dataset has, counted up to `most`."""
-    known = int(data.cardinality())
-    if known >= 0:
-        return known
-    if most is not None:
-        data = data.take(most)
-    count = 0
-    for batch in data.map(lambda _: 1).batch(1024):
-        count += len(batch)
-    return count
-
-
 def _one_seed(pair: Any) -> Any:
     """One number of SeqIO's seed, which is two of 32 bits."""
     first, second = tf.unstack(tf.cast(pair, tf.int64))
@@ -239,12 +199,18 @@ class RowConverter(seqio.FeatureConverter):
 
     For every objective: of an encoder, an encoder-decoder, an n-stream decoder. Rows come packed
     and padded, since what shares a row decides what is masked in it. task_feature_lengths:
-    {"input_ids": L}, the same that `seqio.get_dataset` is given. of: the objective's preprocessor,
-    or the name of a registered mixture of rows, like "demo.ernie_m".
+    {"input_ids": L}, the same that `seqio.get_dataset` is given. mixture: the name of a registered
+    one of rows, like "demo.ernie_m". Raises UserError for one of text.
     """
 
-    def __init__(self, of: Preprocessor | str):
-        self._mix = (of,) if isinstance(of, Preprocessor) else _mix_of(of)
+    def __init__(self, mixture: str):
+        task = seqio.get_subtasks(seqio.get_mixture_or_task(mixture))[0]
+        if not isinstance(task, RowTask):
+            raise UserError(
+                f"'{mixture}' is a mixture of text: give one that register_objective or"
+                " register_mix made"
+            )
+        self._mix = task.rows.mix
         spec = seqio.FeatureConverter.FeatureSpec
         self.TASK_FEATURES = {"input_ids": spec(dtype=tf.int32)}
         self.MODEL_FEATURES = {
@@ -270,17 +236,6 @@ class RowConverter(seqio.FeatureConverter):
         shapes = mixed_shapes(self._mix, task_feature_lengths["input_ids"])
         # SeqIO wants a length of every field, and looks at none of a single number.
         return {name: (*shape[1:], 1)[0] for name, shape in shapes.items()}
-
-
-def _mix_of(mixture: str) -> tuple[Preprocessor, ...]:
-    """The objectives of a registered mixture of rows."""
-    task = seqio.get_subtasks(seqio.get_mixture_or_task(mixture))[0]
-    if not isinstance(task, RowTask):
-        raise UserError(
-            f"'{mixture}' is a mixture of text: give one that register_objective or register_mix"
-            " made, or the objective's preprocessor"
-        )
-    return task.rows.mix
 
 
 # objective_ids: whose row of a mix it is.

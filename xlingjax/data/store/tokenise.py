@@ -373,10 +373,6 @@ class BlockText:
             sides.append(Tokens(side.ids, lengths))
         return Records(self.languages, tuple(sides))
 
-    def ids(self, number: int, side: int) -> np.ndarray:
-        """[1 + T]: the ids of a side of a block behind a first `</s>`."""
-        return read(folder_of(SHARDS, self.blocks[number].shards[side]), "ids")
-
     def each(self) -> Iterator[Records]:
         """The records of each block."""
         return map(self.of_block, range(len(self.blocks)))

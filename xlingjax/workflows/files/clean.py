@@ -14,7 +14,7 @@ from typing import Any
 import pandas
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
-from xlingjax.data.clean.models import PACKAGED, identifier, kenlm_scorer
+from xlingjax.data.clean.models import PACKAGED, identifier
 from xlingjax.data.clean.parts import Part, find_parts
 from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
 from xlingjax.data.clean.settings import CleanSettings
@@ -25,7 +25,7 @@ from xlingjax.runtime.packages import package
 
 STEPS = (
     *("empty", "characters", "length", "tokens", "script", "copies", "ratio", "identify"),
-    *("exact", "near", "perplexity"),
+    *("exact", "near"),
 )
 """In their order: a line is counted by the first that leaves it out."""
 COLUMNS = ("in", "sentences", *STEPS, "out", "documents")
@@ -103,22 +103,13 @@ def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
     if settings.identify is not None:
         for language in sorted({code for part in parts for code in part.languages}):
             identifier(settings.identify).require(language)
-    for language, path in settings.language_models:
-        if language not in monolingual:
-            raise UserError(
-                f"--language_model {language}={path}: there is no monolingual text in {language}"
-            )
-        kenlm_scorer(path)
 
 
 def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
     """All that the output depends on, as JSON gives it back."""
-    models = [path for _, path in settings.language_models]
-    if settings.identify not in (None, PACKAGED):
-        models.append(settings.identify)
     made_of = {
         **dataclasses.asdict(settings),
-        "models": {path: content_hash(path) for path in models},
+        "model": settings.identify not in (None, PACKAGED) and content_hash(settings.identify),
         "input": [[part.name, part.hash()] for part in parts],
     }
     return json.loads(json.dumps(made_of))
