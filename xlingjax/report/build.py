@@ -108,10 +108,11 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
             sections.append((anchor, title, body))
 
     def head() -> dict[str, Any]:
-        tiles = summary.tiles(run, values, compared)
-        return {"state": _state(run), "facts": summary.facts(values), "tiles": tiles}
+        columns = ["", "this run", *compared]
+        figures = {"head": columns, "rows": summary.headline(values, compared)}
+        return {"state": _state(run), "facts": summary.facts(values), "figures": figures}
 
-    empty = {"state": "", "facts": "", "tiles": []}
+    empty = {"state": "", "facts": "", "figures": {"rows": []}}
     return html.render(
         "report.html",
         title=f"{run.path.name} · xlingjax",

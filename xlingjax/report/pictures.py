@@ -177,16 +177,15 @@ def attention_grid(of_one: Mapping[str, Any]) -> Grid:
 
 
 @drawing.styled
-def mask(use: str, seen_LL: np.ndarray, parts: Sequence[tuple[int, str]]) -> list[Any]:
-    """Who sees whom, small. parts: (first token, language) of each side and example, where lines
-    are drawn."""
+def mask(use: str, seen_LL: np.ndarray, starts: Sequence[int]) -> list[Any]:
+    """Who sees whom, small. starts: of sides and examples, where lines are drawn."""
     figures, (axis,) = drawing.panels(1, MASK)
     axis.grid(False)
     # Transparent where nothing is seen, so that it is the page's own colour.
     picture = np.zeros((*seen_LL.shape, 4))
     picture[seen_LL] = MASK_COLOUR
     axis.imshow(picture, interpolation="nearest")
-    for start, _ in parts[1:]:
+    for start in starts:
         axis.axhline(start - 0.5, color=drawing.SOFT, linewidth=0.8)
         axis.axvline(start - 0.5, color=drawing.SOFT, linewidth=0.8)
     axis.set_xticks([])
