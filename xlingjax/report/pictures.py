@@ -170,10 +170,10 @@ def attention_lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, str, floa
 
 
 def attention_grid(of_one: Mapping[str, Any]) -> Grid:
-    """Pieces down and across; colour: the share that the row's piece takes from the column's."""
+    """Pieces down and across; the share (%) that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
-    rows = list(zip(pieces, of_one["attention"], strict=True))
-    return Grid(attention_title(of_one), ["", *pieces], rows, "{:.2f}", 0, 1)
+    percent = (100 * np.array(of_one["attention"])).tolist()
+    return Grid(attention_title(of_one), ["", *pieces], list(zip(pieces, percent, strict=True)))
 
 
 @drawing.styled
