@@ -132,10 +132,12 @@ def facts(summary: Mapping[str, Any]) -> str:
 
 
 def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:
-    """[figure in words, its value, that of each compared run] of what was measured."""
+    """[figure in words, its value, that of each compared run, None where the summary has none] of
+    what was measured."""
     rows = []
     for name, what in FIGURES.items():
         if name in summary:
-            others = [name.replace("_mean", f"_mean_{key(other)}", 1) for other in compared]
-            rows.append([what.format(**summary), summary[name], *map(summary.get, others)])
+            _, mean, kind = name.partition("retrieval_mean")
+            others = [summary.get(f"{mean}_{key(other)}{kind}") for other in compared]
+            rows.append([what.format(**summary), summary[name], *others])
     return rows
