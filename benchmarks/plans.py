@@ -1,8 +1,7 @@
 """Does each recipe fit the machines that its paper had, and those of today? Compiled for them
-without having them: a table, recipe by machine, of the fastest settings that fit, of those that
-were compiled.
+without having them: a table, recipe by machine, of the first settings that fit.
 
-`python -m benchmarks.plans OUT [RECIPE ...] [--on MACHINE ...] [--tries N] [--behind N]` writes
+`python -m benchmarks.plans OUT [RECIPE ...] [--on MACHINE ...] [--tries N]` writes
 OUT/RECIPE-MACHINE.json and prints the table; what is there is not made again. The compilers:
 docs/scaling.md. `--golden FILE` keeps there what tests/test_plans.py compiles again.
 """
@@ -46,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("recipe", nargs="*")
     parser.add_argument("--on", nargs="+", metavar="MACHINE")
-    parser.add_argument("--tries", type=int, default=3)
-    parser.add_argument("--behind", type=int, default=2)
+    parser.add_argument("--tries", type=int, default=8)
     parser.add_argument("--golden", type=Path)
     args = parser.parse_intermixed_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -63,9 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for machine in args.on or [*GPUS, RECIPES[recipe]]:
             path = args.out / f"{recipe}-{machine.replace(':', '-')}.json"
             if not path.exists():
-                path.write_text(
-                    json.dumps(_found(recipe, machine, args.tries, args.behind), indent=1)
-                )
+                path.write_text(json.dumps(_found(recipe, machine, args.tries), indent=1))
             found = json.loads(path.read_text())
             print(_line(recipe, machine, found), flush=True)
             if args.golden:
@@ -74,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.golden.write_text(json.dumps(golden, indent=1) + "\n")
 
 
-def _found(recipe: str, machine: str, tries: int, behind: int) -> dict[str, Any]:
+def _found(recipe: str, machine: str, tries: int) -> dict[str, Any]:
     given = ["DTYPE=bfloat16"]
     if machine.startswith("V100"):
         given = [*VOLTA]
@@ -87,12 +83,11 @@ def _found(recipe: str, machine: str, tries: int, behind: int) -> dict[str, Any]
             machine,
             tries,
             lambda line: print(f"{recipe}: {line}", file=sys.stderr),
-            behind,
         )
     except UserError as error:
         return {"refused": str(error)}
     seconds = time.monotonic() - began
-    found = {"best": best and best.settings.flags(), "tried": [one.record() for one in tried]}
+    found = {"best": best and best.flags, "tried": [one.record() for one in tried]}
     return {"given": given, "seconds": seconds, **found}
 
 

@@ -1,19 +1,4 @@
-import numpy as np
-import pytest
-
-from xlingjax.report import drawing, html, intervals
-
-
-def roots(share, count):
-    """Where (share - x)^2 = z^2 x (1 - x) / count: the two shares that the one seen is 1.96
-    deviations from."""
-    z2 = 1.959964**2 / count
-    return sorted(np.roots([1 + z2, -(2 * share + z2), share**2]).real)
-
-
-@pytest.mark.parametrize("share, count", [(0.5, 100), (0.75, 300), (0.02, 50), (0.0, 100)])
-def test_the_interval_of_a_share_is_where_it_is_two_deviations_off(share, count):
-    np.testing.assert_allclose(intervals.of_share(share, count), roots(share, count), atol=1e-7)
+from xlingjax.report import drawing, html
 
 
 def test_a_picture_takes_the_pages_ink_and_keeps_its_size():

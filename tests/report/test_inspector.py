@@ -13,18 +13,10 @@ from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows
 from xlingjax.report import inspector
-from xlingjax.report.rows import (
-    as_values,
-    mask_statistics,
-    read_row,
-)
+from xlingjax.report.rows import mask_statistics, read_row
 
 VOCABULARY = toy.ToyVocabulary()
 A = VOCABULARY.encode("a")[0]
-
-
-def values(view):
-    return as_values("", MLM(), SOURCE, view, ())
 
 
 def masked_batch():

@@ -317,7 +317,7 @@ def plan(args: Namespace) -> int:
         if args.search:
             best, tried = search(args.gin_file, overrides, machine, args.tries or 8, say)
             record["search"] = {
-                "best": best and best.settings.flags(),
+                "best": best and best.flags,
                 "tried": [one.record() for one in tried],
             }
             fit = fit and best is not None
@@ -345,8 +345,8 @@ PLAN = Verb(
         ),
         option(
             "--search",
-            "look for the fastest settings that fit: mesh, microbatches, what is recomputed, what"
-            " computes attention",
+            "look for settings that fit: mesh, microbatches, what is recomputed, what computes"
+            " attention",
             bool,
         ),
         option("--tries", "programs that --search compiles at most (default 8)", positive, "N"),

@@ -11,13 +11,14 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from xlingjax.report import drawing, html, intervals, pictures, rows, schedule, summary
+from xlingjax.report import drawing, html, pictures, rows, schedule, summary
 from xlingjax.report.run import Run, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.machine import first_line
 from xlingjax.training.stages import stage_of
 
 _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError)
+FEW = 1000  # cases, below which a share is shown with its interval
 Runs = Mapping[str, Run]  # the run of the report first, then those beside it
 
 
@@ -108,10 +109,11 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
             sections.append((anchor, title, body))
 
     def head() -> dict[str, Any]:
-        tiles = summary.tiles(run, values, compared)
-        return {"state": _state(run), "facts": summary.facts(values), "tiles": tiles}
+        columns = ["", "this run", *compared]
+        figures = {"head": columns, "rows": summary.headline(values, compared)}
+        return {"state": _state(run), "facts": summary.facts(values), "figures": figures}
 
-    empty = {"state": "", "facts": "", "tiles": []}
+    empty = {"state": "", "facts": "", "figures": {"rows": []}}
     return html.render(
         "report.html",
         title=f"{run.path.name} · xlingjax",
@@ -170,10 +172,13 @@ def _table(
 
 
 def _with_interval(share: float, count: int) -> str:
-    """In percent; of few cases with what it may be."""
-    low, high = intervals.of_share(share, count)
-    interval = f" ({100 * low:.0f}–{100 * high:.0f})" if count < intervals.FEW else ""
-    return f"{html.percent(share)}{interval}"
+    """In percent; of few cases with Wilson's 95 % interval."""
+    if count >= FEW:
+        return f"{html.percent(share)}"
+    from scipy.stats import binomtest
+
+    interval = binomtest(round(share * count), count).proportion_ci(method="wilson")
+    return f"{html.percent(share)} ({100 * interval.low:.0f}–{100 * interval.high:.0f})"
 
 
 def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
@@ -215,14 +220,14 @@ def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
     ]
     for title, values in evaluated:
         counts = values.get("examples", {})
-        few = few or any(count < intervals.FEW for count in counts.values())
+        few = few or any(count < FEW for count in counts.values())
         shares = values["by_language"] | {OTHERS: values.get("mean_other")}
         exact = values.get("exact_match_by_language", {})
         exact = exact | {OTHERS: values.get("mean_other_exact_match")}
         column = columns[f"{title} ({values.get('metric', kind)}, %)"] = {}
         for name, share in shares.items():
             if share is not None:
-                cell = _with_interval(share, counts.get(name, intervals.FEW))
+                cell = _with_interval(share, counts.get(name, FEW))
                 other = html.percent(exact.get(name))
                 column[name] = f"{cell} / {other}" if other else cell
         if "commonest" in values:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.inference.sentences import Sentences
-from xlingjax.report import html, pictures
+from xlingjax.report import html
 from xlingjax.report.run import Run
-from xlingjax.report.summary import summarise
+from xlingjax.report.summary import headline, summarise
 from xlingjax.training.optimizer import OptimizerConfig
 
 _TASKS = {
@@ -21,33 +21,6 @@ _TASKS = {
     "ForConditionalGeneration": ("AutoModelForSeq2SeqLM", "text2text-generation"),
     "ForQuestionAnsweringSimple": ("AutoModelForQuestionAnswering", "question-answering"),
     "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
-}
-# Figures of `summarise` that a reader of a card asks for.
-_FIGURES = {
-    "perplexity_mean": (
-        "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages"
-    ),
-    "tlm_perplexity_visible": "the same with the translation beside",
-    "retrieval_mean": (
-        "retrieval en to xx, mean over languages, layer {retrieval_best_layer:g}, the best (0 to 1)"
-    ),
-    "retrieval_mean_centred": (
-        "the same, each language's mean subtracted, layer {retrieval_best_layer_centred:g}"
-    ),
-    "retrieval_mean_char_tfidf": "retrieval by character TF-IDF, without a model",
-    "retrieval_mean_lsi": "retrieval by LSI of the training pairs, without a model",
-    "alignment_error": "alignment error rate",
-    "nli_en": "accuracy in English",
-    "nli_commonest_en": "share of the commonest label in English",
-    "nli_mean_other": "accuracy, mean of the other languages",
-    "tagging_en": "tagging in English",
-    "tagging_mean_other": "tagging, mean of the other languages",
-    "qa_en": "F1 of answers in English",
-    "qa_mean_other": "F1 of answers, mean of the other languages",
-    "bleu_mean": "BLEU of generated text (0 to 100), mean",
-    "chrf_mean": "chrF of generated text (0 to 100), mean",
-    "rouge_l_mean": "ROUGE-L of generated text (0 to 100), mean",
-    "wrong_language_rate_mean": "share of generated texts in another language, mean",
 }
 
 
@@ -143,17 +116,8 @@ def _data(run: Run) -> str:
 
 
 def _measured(run: Run) -> str:
-    figures: Mapping[str, Any] = summarise(run, {}, ())
-    rows = []
-    # In the order of the table: what a reader of a card asks for comes first.
-    for name, what in _FIGURES.items():
-        if name in figures:
-            rows.append((what.format(**figures), f"{figures[name]:.4f}"))
-    retrieval = run.last("retrieval")
-    if retrieval:
-        count = min(retrieval["pairs"].values())
-        what = f"retrieval by chance, {count:,} pairs a language"
-        rows.append((what, f"{pictures.chance(retrieval):.4f}"))
+    figures = summarise(run, {}, ())
+    rows = [(what, f"{value:.4f}") for what, value in headline(figures)]
     for name, loss in figures.get("final_loss", {}).items():
         rows.append((f"training loss, {name}", f"{loss:.4f}"))
     return _table(("figure", "value"), rows)

@@ -144,12 +144,9 @@ def legend_below(axis) -> None:
     if len(labels) < 2:
         return
     names = ["\n".join(wrap(label, WRAPPED)) for label in labels]
-    # As many beside each other as there is room for.
-    columns = max(1, WRAPPED // (max(map(len, labels)) + 6))
-    lines = max(name.count("\n") + 1 for name in names) * -(-len(names) // columns)
     width, height = axis.figure.get_size_inches()
-    axis.figure.set_size_inches(width, height + 0.17 * lines)
-    axis.figure.legend(handles, names, loc="outside lower left", ncols=columns)
+    axis.figure.set_size_inches(width, height + 0.17 * "\n".join([*names, ""]).count("\n"))
+    axis.figure.legend(handles, names, loc="outside lower left")
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -162,14 +159,11 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of numbers coloured from `low` to `high`. rows: (name, values)."""
+    """A table of percentages, coloured. rows: (name, values)."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[tuple[str, Sequence[float | None]]]
-    form: str = "{:.0f}"
-    low: float = 0
-    high: float = 100
 
 
 # ---- as text and as files ------------------------------------------------------------------------

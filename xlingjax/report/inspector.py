@@ -25,7 +25,7 @@ from xlingjax.report.rows import (
     mask_statistics,
     read_row,
     statistics_rows,
-    with_pictures,
+    with_masks,
 )
 from xlingjax.runtime.files import write_text
 
@@ -75,9 +75,9 @@ def inspect(
             console.rule(f"{name}, row {number}")
             _print_row(console, objective, source, view)
             if output:
-                row = as_values(f"row {number}", objective, source, view, view.grids_LL)
+                row = as_values(f"row {number}", objective, source, view)
                 row["tokens"] = [token.cells for token in view.tokens]
-                shown.append(with_pictures(row))
+                shown.append(with_masks(row, view))
         lines = statistics_rows(statistics[name])
         if lines:
             print_table(console, f"{name}: realised masking", STATISTICS_HEAD, lines)

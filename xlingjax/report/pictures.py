@@ -170,23 +170,22 @@ def attention_lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, str, floa
 
 
 def attention_grid(of_one: Mapping[str, Any]) -> Grid:
-    """Pieces down and across; colour: the share that the row's piece takes from the column's."""
+    """Pieces down and across; the share (%) that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
-    rows = list(zip(pieces, of_one["attention"], strict=True))
-    return Grid(attention_title(of_one), ["", *pieces], rows, "{:.2f}", 0, 1)
+    percent = (100 * np.array(of_one["attention"])).tolist()
+    return Grid(attention_title(of_one), ["", *pieces], list(zip(pieces, percent, strict=True)))
 
 
 @drawing.styled
-def mask(use: str, seen_LL: np.ndarray, parts: Sequence[tuple[int, str]]) -> list[Any]:
-    """Who sees whom, small. parts: (first token, language) of each side and example, where lines
-    are drawn."""
+def mask(use: str, seen_LL: np.ndarray, starts: Sequence[int]) -> list[Any]:
+    """Who sees whom, small. starts: of sides and examples, where lines are drawn."""
     figures, (axis,) = drawing.panels(1, MASK)
     axis.grid(False)
     # Transparent where nothing is seen, so that it is the page's own colour.
     picture = np.zeros((*seen_LL.shape, 4))
     picture[seen_LL] = MASK_COLOUR
     axis.imshow(picture, interpolation="nearest")
-    for start, _ in parts[1:]:
+    for start in starts:
         axis.axhline(start - 0.5, color=drawing.SOFT, linewidth=0.8)
         axis.axvline(start - 0.5, color=drawing.SOFT, linewidth=0.8)
     axis.set_xticks([])

@@ -257,13 +257,9 @@ def marks_of(tokens: Iterable[Token]) -> dict[str, str]:
     return {how: meaning for how, meaning in MARKS.items() if how in used}
 
 
-def as_values(
-    title: str, objective: Objective, source: BatchSource, view: Row, uses: Iterable[str]
-) -> dict[str, Any]:
-    """A row as JSON that a page is made of: its text, and who sees whom in these uses of attention,
-    those that hide most first."""
-    texts, parts = [], []
-    start = 0
+def as_values(title: str, objective: Objective, source: BatchSource, view: Row) -> dict[str, Any]:
+    """A row as JSON that a page is made of."""
+    texts = []
     for example in examples(view.tokens):
         sides = []
         for side in example:
@@ -272,37 +268,28 @@ def as_values(
                 for language, tokens in groupby(side, key=lambda token: token.language)
             ]
             sides.append({"names": languages_of(side), "stretches": stretches})
-            parts.append((start, side[len(side) // 2].language))
-            start += len(side)
         texts.append(sides)
-    hidden = {use: float(np.mean(~view.grids_LL[use])) for use in uses}
-    masks = []
-    for use in sorted(hidden, key=hidden.__getitem__, reverse=True):
-        if hidden[use]:
-            bits = np.packbits(view.grids_LL[use], axis=1)
-            masks.append({"use": use, "rows": [row.tobytes().hex() for row in bits]})
     return {
         "title": title,
         "facts": facts(objective, source, view),
         "languages": list(source.languages),
         "examples": texts,
-        "parts": parts,
-        "masks": masks,
-        "open": [use for use, share in hidden.items() if not share],
         "marks": marks_of(view.tokens),
     }
 
 
-def with_pictures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a row, its masks as pictures."""
+def with_masks(row: Mapping[str, Any], view: Row) -> dict[str, Any]:
+    """The values of a row, and pictures of who sees whom in it, of what hides most first."""
+    sides = [side for example in examples(view.tokens) for side in example]
+    starts = np.cumsum([len(side) for side in sides])[:-1].tolist()
+    by_seen = sorted(view.grids_LL.items(), key=lambda of_use: float(of_use[1].mean()))
     shown = []
-    for mask in row["masks"]:
-        size = len(mask["rows"])
-        packed = np.frombuffer(bytes.fromhex("".join(mask["rows"])), np.uint8)
-        seen = np.unpackbits(packed.reshape(size, -1), axis=1, count=size).astype(bool)
-        (figure,) = pictures.mask(mask["use"], seen, row["parts"])
-        shown.append((drawing.svg(figure), f"{mask['use']}: grid"))
-    return {**row, "pictures": shown}
+    for use, seen_LL in by_seen:
+        if not seen_LL.all():
+            (figure,) = pictures.mask(use, seen_LL, starts)
+            shown.append((drawing.svg(figure), f"{use}: grid"))
+    everything = [use for use, seen_LL in by_seen if seen_LL.all()]
+    return {**row, "pictures": shown, "open": everything}
 
 
 # ---- the first rows of a run ---------------------------------------------------------------------
@@ -311,24 +298,15 @@ def with_pictures(row: Mapping[str, Any]) -> dict[str, Any]:
 def first_rows(
     objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary
 ) -> list[dict[str, Any]]:
-    """What a report shows of the first batches, as JSON: of every objective the first of the rows
-    in most languages, and of all masks one grid. A later stage is left out unless it brings a mask
-    of its own.
-    """
+    """What a report shows of the first batches, as JSON: of every objective's first stage the first
+    of the rows in most languages."""
     shown = []
-    shown_masks = set()
     for name, (objective, source) in objectives.items():
-        # The objectives of a run often share a mask, and its grid looks the same in each.
-        masks = objective.masks()
-        new_uses = [use for use, mask in masks.items() if mask.name not in shown_masks]
-        _, start = stage_of(name)
-        if start and not new_uses:
+        if stage_of(name)[1]:
             continue
-        shown_masks.update(masks[use].name for use in new_uses)
         batch = first_batch(source)
-        row = _most_mixed(batch)
-        view = read_row(objective, batch, row, vocabulary, source.languages)
-        shown.append(as_values(name.upper(), objective, source, view, new_uses))
+        view = read_row(objective, batch, _most_mixed(batch), vocabulary, source.languages)
+        shown.append(as_values(name.upper(), objective, source, view))
     return shown
 
 
@@ -343,7 +321,7 @@ def section(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not rows:
         return None
     marks = {how: meaning for row in rows for how, meaning in row["marks"].items()}
-    return {"rows": list(map(with_pictures, rows)), "marks": marks}
+    return {"rows": rows, "marks": marks}
 
 
 # ---- how much is hidden --------------------------------------------------------------------------

@@ -1,45 +1,45 @@
-"""The headline figures of a run, as they stand in report.json and on top of its page, there with
-what each is to be compared with."""
+"""The headline figures of a run, as they stand in report.json, on top of its page and on a model
+card."""
 
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.evaluation.floors import FLOORS
 from xlingjax.report import html, pictures
 from xlingjax.report.run import Run
 
-Tile = tuple[str, Any, list[str]]
 FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}
 """Key of the summary -> kind of evaluation."""
-_BESIDE_RETRIEVAL = {"retrieval_chance": "chance"} | {
-    f"retrieval_mean_{floor}": name for floor, name in FLOORS.items()
-}
-_PERCENT: dict[str, tuple[str, dict[str, str]]] = {
-    "retrieval_mean": ("retrieval en→xx, raw cosine", _BESIDE_RETRIEVAL),
-    "retrieval_mean_centred": ("retrieval en→xx, language means removed", _BESIDE_RETRIEVAL),
-    "alignment_error": ("word alignment, error rate (0 is best)", {}),
-} | {
-    f"{name}_en": (
-        title,
-        {f"{name}_mean_other": "mean of the other languages", f"{name}_commonest_en": "commonest"},
-    )
-    for name, title in (
-        ("nli", "classification, English"),
-        ("tagging", "tagging, English"),
-        ("qa", "answers (F1), English"),
-    )
-}
-_OTHERS: dict[str, tuple[str, dict[str, str]]] = {
-    "bleu_mean": ("generated text, BLEU, mean over directions", {}),
-    "perplexity_mean": ("held-out perplexity, mean over languages", {"guess": "uniform guess"}),
-    "tlm_perplexity_visible": (
-        "perplexity, translation visible",
-        {"tlm_perplexity_hidden": "with it hidden", "guess": "uniform guess"},
+FIGURES = {
+    "perplexity_mean": (
+        "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages"
     ),
+    "tlm_perplexity_visible": "perplexity, the translation visible",
+    "tlm_perplexity_hidden": "the same words, the translation hidden",
+    "retrieval_mean": (
+        "retrieval en to xx, mean over languages, layer {retrieval_best_layer:g}, the best (0 to 1)"
+    ),
+    "retrieval_mean_centred": (
+        "the same, each language's mean subtracted, layer {retrieval_best_layer_centred:g}"
+    ),
+    "retrieval_chance": "retrieval by chance, {retrieval_pairs:,} pairs a language",
+    "retrieval_mean_char_tfidf": "retrieval by character TF-IDF, without a model",
+    "retrieval_mean_lsi": "retrieval by LSI of the training pairs, without a model",
+    "alignment_error": "alignment error rate (0 is best)",
+    "nli_en": "accuracy in English",
+    "nli_commonest_en": "share of the commonest label in English",
+    "nli_mean_other": "accuracy, mean of the other languages",
+    "tagging_en": "tagging in English",
+    "tagging_mean_other": "tagging, mean of the other languages",
+    "qa_en": "F1 of answers in English",
+    "qa_mean_other": "F1 of answers, mean of the other languages",
+    "bleu_mean": "BLEU of generated text (0 to 100), mean",
+    "chrf_mean": "chrF of generated text (0 to 100), mean",
+    "rouge_l_mean": "ROUGE-L of generated text (0 to 100), mean",
+    "wrong_language_rate_mean": "share of generated texts in another language, mean",
 }
-"""Key of the summary -> (what its tile says, {key: what else stands below})."""
+"""Keys of the summary that a reader asks for first, in words."""
 
 
 def key(name: str) -> str:
@@ -78,6 +78,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
             out[name] = value
     if retrieval:
         out["retrieval_chance"] = pictures.chance(retrieval)
+        out["retrieval_pairs"] = min(retrieval["pairs"].values())
     for name, other in compare.items():
         values = other.last("retrieval") or {}
         out[f"retrieval_mean_{key(name)}"] = values.get("retrieval_mean")
@@ -118,7 +119,7 @@ def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     return next(filter(None, found), {})
 
 
-# ---- on top of the page --------------------------------------------------------------------------
+# ---- in words ------------------------------------------------------------------------------------
 
 
 def facts(summary: Mapping[str, Any]) -> str:
@@ -130,36 +131,13 @@ def facts(summary: Mapping[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def tiles(run: Run, summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[Tile]:
-    """(name, value, lines below it) of what was measured; `compared`: names of the runs beside this
-    one."""
-    figures = {**summary, "guess": run.vocabulary_size}
-    tiles: list[Tile] = []
-    for shown, table in ((_percent, _PERCENT), (html.number, _OTHERS)):
-        for name, (title, beside) in table.items():
-            if name not in figures:
-                continue
-            lines = []
-            for of, what in beside.items():
-                if figures.get(of) is not None:
-                    lines.append(f"{what} {shown(figures[of])}")
-            for other in compared:
-                value = figures.get(name.replace("mean", f"mean_{key(other)}"))
-                if name.startswith("retrieval") and value is not None:
-                    lines.append(f"{other} {shown(value)}")
-            # First, since all else that is said of such vectors misleads.
-            if beside is _BESIDE_RETRIEVAL and figures[name] <= figures.get(_TFIDF, -1):
-                lines.insert(0, "not above TF-IDF, which has learnt nothing")
-            # Without that a reader would take the pair of figures for a gain.
-            hidden = figures.get("tlm_perplexity_hidden", float("inf"))
-            if name == "tlm_perplexity_visible" and figures[name] >= hidden:
-                lines.insert(0, "the translation does not help")
-            tiles.append((title, shown(figures[name]), lines))
-    return tiles
-
-
-_TFIDF = "retrieval_mean_char_tfidf"
-
-
-def _percent(share: float) -> str:
-    return f"{html.percent(share)} %"
+def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:
+    """[figure in words, its value, that of each compared run, None where the summary has none] of
+    what was measured."""
+    rows = []
+    for name, what in FIGURES.items():
+        if name in summary:
+            _, mean, kind = name.partition("retrieval_mean")
+            others = [summary.get(f"{mean}_{key(other)}{kind}") for other in compared]
+            rows.append([what.format(**summary), summary[name], *others])
+    return rows

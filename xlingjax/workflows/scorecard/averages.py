@@ -13,8 +13,8 @@ from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows.scorecard.cells import TESTS, weights_of
 from xlingjax.workflows.scorecard.rows import Row, policy, row_name, tell_apart
 
-DEV_OF_OTHERS = {"xtreme/xquad": "English SQuAD's"}
-"""Tasks whose dev set is of another data set; on it they do not count in an average."""
+DEV_OF_OTHERS = ("xtreme/xquad",)
+"""Tasks whose dev set is of another data set (SQuAD's); on it they do not count in an average."""
 
 
 def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -22,9 +22,9 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     tasks' means, and XGLUE's of understanding and of generation.
 
     A row for each strategy, variant and first weights with two tasks or more: "tasks" {full name:
-    mean}, "averages" {name: {"mean", "tasks", "of", "lacks": why it is no official average, in
-    words; none: it is}} of what has two tasks or more. Retrieval and mining, which train nothing,
-    count to `transfer` as measured on the weights it started from ("untrained": their names).
+    mean}, "averages" {name: {"mean", "tasks", "of", "official": whether it is of all tasks and
+    languages, on test sets}} of what has two tasks or more. Retrieval and mining, which train
+    nothing, count to `transfer` as measured on the weights it started from ("untrained").
     """
     overall = []
     for suite in ("xtreme", "xglue"):
@@ -64,48 +64,33 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _overall(suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]) -> Row:
-    lacks = {name: _lacks(task_named(name), rows) for name, rows in by_task.items()}
     # A task of several rows counts with none of them: nothing says which.
-    scores = {
-        name: rows[0]["means"]["mean"]["mean"]
+    counted = {
+        name: rows[0]
         for name, rows in by_task.items()
-        if len(rows) == 1 and not _is_on_dev_of_others(rows[0])
+        if len(rows) == 1 and (name not in DEV_OF_OTHERS or rows[0]["split"] in TESTS)
     }
     averages = {}
     for part, members in (groups(tasks) if suite == "xglue" else {"average": tasks}).items():
-        names = [task.full_name for task in members]
-        values = [scores[name] for name in names if name in scores]
-        if len(values) < 2:
+        rows = [counted[task.full_name] for task in members if task.full_name in counted]
+        if len(rows) < 2:
             continue
-        few = [f"{len(values)} of {len(names)} tasks"] if len(values) < len(names) else []
         averages[part] = {
-            "mean": float(np.mean(values)),
-            "tasks": len(values),
-            "of": len(names),
-            "lacks": [*few, *(line for name in names for line in lacks.get(name, ()))],
+            "mean": float(np.mean([row["means"]["mean"]["mean"] for row in rows])),
+            "tasks": len(rows),
+            "of": len(members),
+            "official": len(rows) == len(members) and all(map(_is_whole, rows)),
         }
     first = next(iter(by_task.values()))[0]
     row = {name: first[name] for name in ("strategy", "variant", "start")}
+    scores = {name: row["means"]["mean"]["mean"] for name, row in counted.items()}
     return row | {"settings": {}, "tasks": scores, "averages": averages}
 
 
-def _is_on_dev_of_others(row: Row) -> bool:
-    return row["task"] in DEV_OF_OTHERS and row["split"] not in TESTS
-
-
-def _lacks(task: Task, rows: Sequence[Row]) -> list[str]:
-    """What keeps an average with the rows of this task from being official, in words."""
-    if len(rows) > 1:
-        return [f"{task.name} has {len(rows)} rows, none of which counts"]
-    [row] = rows
-    if _is_on_dev_of_others(row):
-        owner = DEV_OF_OTHERS[task.full_name]
-        return [f"{task.name} left out: tested on {row['split']}, which is {owner} and not its own"]
+def _is_whole(row: Row) -> bool:
+    """Whether its mean is of a test set in all languages of the official average."""
     measured, official = row["averaged"]
-    lacks = [f"{measured} of {official} languages of {task.name}"] if measured < official else []
-    if row["split"] not in TESTS:
-        lacks.append(f"{task.name} tested on {row['split']}")
-    return lacks
+    return measured == official and row["split"] in TESTS
 
 
 # ---- by the number of training languages ---------------------------------------------------------

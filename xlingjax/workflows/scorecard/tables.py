@@ -101,8 +101,11 @@ def _mean(row: Row, name: str) -> str:
 
 
 def overall(suite: dict[str, Any]) -> Section:
-    """The averages of a suite and the means of its tasks, and what they lack to be official."""
-    lines = ["average: mean of the tasks' means; *: no official one"]
+    """The averages of a suite and the means of its tasks."""
+    lines = [
+        "average: mean of the tasks' means, of a task with several rows none; *: no official one:"
+        " tasks or languages lack, or a task was tested on another split"
+    ]
     averages = []
     tasks = []
     for row in suite["rows"]:
@@ -112,12 +115,9 @@ def overall(suite: dict[str, Any]) -> Section:
             lines.append(f"{name}: {names} as measured on the weights that it started from")
         texts = {}
         for part, average in row["averages"].items():
-            star = "*" if average["lacks"] else ""
+            star = "" if average["official"] else "*"
             of = f"({average['tasks']} of {average['of']} tasks)"
             texts[part] = f"{number(average['mean'])}{star} {of}"
-            if star:
-                lacks = "; ".join(average["lacks"])
-                lines.append(f"{name}, {part}: no official average: {lacks}")
         averages.append(texts)
         tasks.append(row["tasks"])
     means = pd.DataFrame(tasks).sort_index(axis=1).rename(columns=_without_suite).map(number)
