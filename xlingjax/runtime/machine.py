@@ -2,18 +2,21 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.lock import alone_in
+from xlingjax.runtime.lock import IN_USE, alone_in
 
 HEARTBEAT = 100
 """Seconds without a sign of life after which a process of several counts as dead."""
@@ -195,6 +198,18 @@ def primary_says(decision: bool) -> bool:
     return bool(multihost_utils.broadcast_one_to_all(np.array(decision)))
 
 
+def of_processes(value: Any) -> list[Any]:
+    """A value of JSON of every process, in their order."""
+    if jax.process_count() == 1:
+        return [value]
+    content = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.array(len(content)))
+    # Arrays that are gathered are of one size.
+    padded = np.pad(content, (0, sizes.max() - len(content)))
+    rows = multihost_utils.process_allgather(padded)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
 def barrier(name: str) -> None:
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
@@ -213,7 +228,7 @@ def require_room(workdir: Path, needed_bytes: int) -> None:
 @contextlib.contextmanager
 def one_run_in(workdir: Path) -> Iterator[None]:
     """While it is open no other run is in `workdir`; one of several processes is one run. Raises
-    UserError where another is."""
+    UserError where another is, and where the processes do not see one folder."""
     with contextlib.ExitStack() as stack:
         refused = None
         if is_primary():
@@ -224,6 +239,15 @@ def one_run_in(workdir: Path) -> Iterator[None]:
         if not all_agree(refused is None):
             raise refused or UserError(
                 f"{workdir} is in use: the first process of this run says by whom"
+            )
+        # A folder of the network may take so long to show what another host has written.
+        until = time.monotonic() + 90
+        while not (seen := (workdir / IN_USE).exists()) and time.monotonic() < until:
+            time.sleep(1)
+        if not all_agree(seen):
+            raise UserError(
+                f"{workdir} is not the same folder in every process: give a --workdir on a disk"
+                " that all of them see"
             )
         yield
 
