@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.lock import IN_USE, alone_in
+from xlingjax.runtime.numerals import is_whole
 
 HEARTBEAT = 100
 """Seconds without a sign of life after which a process of several counts as dead."""
@@ -132,6 +134,8 @@ def join_processes(config: RuntimeConfig) -> None:
             "several processes need coordinator (host:port), num_processes and process_id"
             f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
         )
+    if index == 0 and coordinator:
+        _require_free(coordinator)
     heartbeat = number_in("XLINGJAX_HEARTBEAT", HEARTBEAT)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     timeouts = {
@@ -149,6 +153,20 @@ def join_processes(config: RuntimeConfig) -> None:
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"
             f" {first_line(error)}"
         ) from error
+
+
+def _require_free(coordinator: str) -> None:
+    """Raises UserError where another program listens at the port: JAX may crash then."""
+    port = coordinator.rpartition(":")[2]
+    if not is_whole(port) or int(port) > 65535:
+        raise UserError(f"coordinator={coordinator}: give host:port")
+    try:
+        socket.create_server(("", int(port))).close()
+    except OSError as error:
+        raise UserError(
+            f"coordinator={coordinator}: {os.strerror(error.errno)}, by another program or an"
+            " earlier run; choose another port"
+        ) from None
 
 
 def slurm_tasks() -> int:

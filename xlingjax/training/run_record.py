@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from xlingjax import __version__
 from xlingjax.data.fingerprint import code_of
 from xlingjax.errors import UserError
@@ -224,6 +226,8 @@ def _told(differing: Sequence[tuple[str, Any, Any]], one: str, other: str) -> st
 def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settings: Any) -> None:
     """`require_alike` of all that is known before any text is read. runs: {stage of an objective:
     its `ObjectiveRun`}."""
+    if jax.process_count() == 1:
+        return
     own = [run.objective for run in runs.values()]
     by_evaluator = {}
     for one in evaluators:
