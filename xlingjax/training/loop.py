@@ -281,8 +281,17 @@ def train(
         checkpoints.close()
         # Before its last step a run ends only where it was asked to stop.
         reason = "preempted" if step < early.last_step(steps) else "finished"
-        has_result = progress.finish(step, reason, int(state.skipped))
+        skipped = int(state.skipped)
+        if reason == "finished" and skipped == step > 0:
+            raise UserError(
+                f"none of {step} updates was made, nothing is learnt: no gradient was finite and below"
+                " optimizer.skip_norm; lower optimizer.loss_scale (float16) or LEARNING_RATE,"
+                " and choose another --workdir"
+            )
+        has_result = progress.finish(step, reason, skipped)
         line = f"{reason} at step {step}"
+        if skipped:
+            line += f", {skipped} updates of it skipped"
         if reason == "preempted":
             line += ": the same command goes on from there"
         else:
