@@ -284,8 +284,8 @@ def train(
         skipped = int(state.skipped)
         if reason == "finished" and skipped == step > 0:
             raise UserError(
-                f"none of {step} updates was made, nothing is learnt: no gradient was finite and below"
-                " optimizer.skip_norm; lower optimizer.loss_scale (float16) or LEARNING_RATE,"
+                f"none of {step} updates was made, nothing is learnt: no gradient was finite and"
+                " below optimizer.skip_norm; lower optimizer.loss_scale (float16) or LEARNING_RATE,"
                 " and choose another --workdir"
             )
         has_result = progress.finish(step, reason, skipped)
