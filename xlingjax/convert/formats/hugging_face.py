@@ -127,7 +127,7 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
         described = parsed_json(path.read_text(encoding="utf-8"))
         languages = tuple(map(str, described["languages"]))
         return ModelConfig(**described["model"]), languages, tuple(map(str, described["labels"]))
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+    except (ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
             " read the folder without what lies beside transformers' files"
