@@ -22,9 +22,8 @@ def test_masks_in_place(packing):
         assert sorted(c for c, _ in chosen) == np.flatnonzero(after["is_mask"][row]).tolist()
         assert all(ids[c] == target for c, target in chosen)
         for side in (0, 1):
-            assert len(made.slots(after, row, side)) == math.ceil(
-                0.15 * ((packs > 0) & (sides == side)).sum() - 1e-4
-            )
+            tokens = ((packs > 0) & (sides == side)).sum()
+            assert abs(len(made.slots(after, row, side)) - 0.15 * tokens) < 1
             assert all(sides[c] == side for c, _ in made.slots(after, row, side))
         for pack in range(1, packs.max() + 1):
             columns = np.flatnonzero(packs == pack)
@@ -101,7 +100,7 @@ def test_placeholders_stand_behind_the_text(reset, placement):
         np.testing.assert_array_equal(whole[:text], before["input_ids"][row, :text])
         np.testing.assert_array_equal(whole[text:], after["input_ids"][row, text:])
         chosen = made.slots(after, row)
-        assert len(chosen) == math.ceil(0.15 * tokens - 1e-4)
+        assert abs(len(chosen) - 0.15 * tokens) < 1
         assert all(c < text and whole[c] == target for c, target in chosen)
     if placement == "scattered":  # not the first places each time
         assert len(np.unique(after["position_ids"][:, text:])) > 8

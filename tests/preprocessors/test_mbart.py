@@ -47,7 +47,7 @@ def test_the_decoder_writes_the_words_that_the_source_hides_in_their_order(rate)
     assert len(found) > 5
     for text, source, read, targets, paid in found:
         hidden = source == MASK
-        assert hidden.sum() == np.ceil(rate * len(text))
+        assert abs(hidden.sum() - rate * len(text)) < 1
         assert not {*text[hidden].tolist()} & SPECIAL
         np.testing.assert_array_equal(source[~hidden], text[~hidden])
         # Nothing but these words, each of which the decoder knows when it is behind it.
@@ -67,7 +67,7 @@ def test_pairs_are_translated_both_ways_from_a_masked_source():
         of_source = (text["pack_ids"][row] > 0) & (text["sides"][row] == 0)
         hidden = source == MASK
         whole = text["input_ids"][row][of_source]
-        assert 1 <= hidden.sum() == min(np.ceil(0.25 * len(source)), len(source) - 2)
+        assert abs(hidden.sum() - min(0.25 * len(source), len(source) - 2)) < 1
         np.testing.assert_array_equal(source[~hidden], whole[~hidden])
         # The target hides nothing.
         of_target = (text["pack_ids"][row] > 0) & (text["sides"][row] == 1)

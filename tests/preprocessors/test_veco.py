@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 
@@ -27,7 +25,7 @@ def test_each_side_is_a_masked_row_of_its_own(features):
         for side in (0, 1):
             real = np.flatnonzero((packs > 0) & (sides == side))
             chosen = made.slots(after, row, side)
-            assert len(chosen) == math.ceil(rate * len(real) - 1e-4)
+            assert abs(len(chosen) - rate * len(real)) < 1
             assert all(
                 sides[c] == side and packs[c] > 0 and ids[c] == target for c, target in chosen
             )

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.helpers.made import Xlm, Xlmr
+from tests.helpers.made import Xlm, Xlmr, slots
+from tests.helpers.made import batch as batch_of
 from xlingjax.data.rows.draws import Draws
+from xlingjax.preprocessors.veco import VecoFeatures
 from xlingjax.preprocessors.xlm import Masking, MlmFeatures, masker
 
 B, L = 512, 40
@@ -57,11 +59,26 @@ def test_slots_hold_the_originals_and_nothing_else_changes(masking):
         assert (made["input_ids"][row, untouched] == ids[row, untouched]).all()
 
 
-@pytest.mark.parametrize(("real", "expected"), [(40, 6), (20, 3), (21, 4), (2, 1), (31, 5)])
-def test_exact_count_is_ceil_of_the_rate_times_real_tokens(real, expected):
-    # 0.15 * 20 is 3.0000000000000004 in floating point and must stay 3.
-    made = run(Masking(subsampling=0.0), batch(real=real, rows=16))
-    assert made["masked_weights"].sum(axis=1).tolist() == [expected] * 16
+@pytest.mark.parametrize("rate", [0.15, 0.25])
+def test_exact_counts_are_the_rate_rounded_so_that_the_mean_is_the_rate(rate):
+    """Whole numbers stay: 0.15 * 20 is 3.0000000000000004 in floating point."""
+    for real in (5, 7, 9, 16, 20, 31, 40):
+        made = run(Masking(rate, subsampling=0.0), batch(real=real, rows=4096))
+        counts = made["masked_weights"].sum(axis=1)
+        up = rate * real - np.floor(rate * real + 1e-9)
+        assert (abs(counts - rate * real) < 1).all()
+        assert abs(counts.mean() - rate * real) <= 4 * np.sqrt(abs(up * (1 - up)) / 4096) + 1e-9
+
+
+def test_short_sides_of_pairs_are_masked_by_the_rate():
+    """Always rounded up they are by 28 % for 25."""
+    features = VecoFeatures(packing=False)
+    made_of = dict(sentences=4000, shortest=5, longest=12)
+    before, after = batch_of(features, **made_of)
+    for side in (0, 1):
+        tokens = ((before["pack_ids"] > 0) & (before["sides"] == side)).sum(axis=1)
+        masked = sum(len(slots(after, row, side)) for row in range(len(tokens)))
+        assert abs(masked / tokens.sum() - 0.25) < 4 * np.sqrt(0.25 * len(tokens)) / tokens.sum()
 
 
 def test_eighty_ten_ten():
@@ -104,10 +121,10 @@ def test_subsampling_chooses_counts_100_and_1_in_ratio_1_to_10():
     counts = np.ones(100, np.int64)
     counts[50] = 100
     ids = np.where(np.arange(L) % 2, 50, 60)
-    made = run(Masking(rate=0.02, subsampling=0.5), batch(ids=ids, rows=4096), counts=counts)
+    made = run(Masking(rate=0.025, subsampling=0.5), batch(ids=ids, rows=4096), counts=counts)
     targets = made["masked_targets"][made["masked_weights"] > 0]
     frequent, rare = (targets == 50).sum(), (targets == 60).sum()
-    assert frequent + rare == 4096  # one prediction a row: ceil(0.02 * 40)
+    assert frequent + rare == 4096  # one prediction a row
     expected = 4096 * (20 * 0.1) / (20 * 0.1 + 19)  # column 0 holds a rare token and is protected
     assert abs(frequent - expected) < 4 * np.sqrt(expected)
 

@@ -6,12 +6,15 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.data.conftest import write_lines
+from tests.helpers.processes import started
 from xlingjax.cli import main
 from xlingjax.convert.formats.tensors import open_tensors, unpickled
 from xlingjax.data.text.sources import expand
@@ -53,6 +56,26 @@ def test_names_that_no_message_could_have(tmp_path, capsys):
         expand(str(tmp_path / "*.txt"))
     assert main.main(["data", "check", "--mono", f"de={bad}"]) == 2
     assert "caf\\udce9.txt: this name is not UTF-8" in capsys.readouterr().err
+
+
+def test_what_a_killed_process_left_goes_with_the_next_file(tmp_path):
+    path = tmp_path / "v[1].npy"
+    script = (
+        "import os, pathlib, sys; from xlingjax.runtime.files import replaced\n"
+        "with replaced(pathlib.Path(sys.argv[1])) as file:\n"
+        "    file.write(b'x'); file.flush(); print('begun', flush=True); input()\n"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    piped = {"stdin": subprocess.PIPE}
+    with started(command, **piped) as one, started(command, **piped) as other:
+        assert one.stdout.readline() == other.stdout.readline() == "begun\n"
+        other.kill()
+        other.wait()
+        assert len([*tmp_path.iterdir()]) == 2
+        files.write_bytes(path, b"y")
+        assert {*tmp_path.iterdir()} == {path, tmp_path / f"v[1].npy.{one.pid}.partial"}
+        one.communicate("\n")
+    assert [*tmp_path.iterdir()] == [path] and path.read_bytes() == b"x"
 
 
 # ---- disks and limits ----------------------------------------------------------------------------

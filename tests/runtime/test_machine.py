@@ -1,6 +1,7 @@
 """Processes that are only half described, and the compile cache."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -63,3 +64,10 @@ def test_a_platform_that_jax_is_installed_without(asked, repair):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert f"platform '{asked or 'cuda'}' is not available" in done.stdout and repair in done.stdout
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        coordinator = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UserError, match="Address already in use, by .*; choose another port"):
+            join_processes(RuntimeConfig("", coordinator, 2, 0))

@@ -12,6 +12,7 @@ import shutil
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from jax.experimental import multihost_utils
 
@@ -164,7 +165,14 @@ def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_told_by_its_name(tmp_path)
 
 @pytest.mark.parametrize(
     "number, place",
-    [(errno.EMFILE, "params"), (errno.EIO, "training/hashes.json"), (errno.EACCES, "run")],
+    [
+        (errno.EMFILE, "params"),
+        (errno.EIO, "training/hashes.json"),
+        (errno.EACCES, "run"),
+        (errno.ESTALE, "params/hashes.json"),
+        (errno.ENOMEM, "training"),
+        (errno.EINTR, "params"),
+    ],
 )
 def test_what_the_system_refuses_sets_no_checkpoint_aside(number, place, tmp_path, monkeypatch):
     """As a folder that this user may not read, or a limit on open files."""
@@ -190,6 +198,24 @@ def test_what_the_system_refuses_sets_no_checkpoint_aside(number, place, tmp_pat
             read(tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
     assert read(tmp_path)[0].step == 5
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ValueError("[OS error 24: EMFILE ...]")])
+def test_what_is_whole_and_cannot_be_read_is_not_set_aside(error, tmp_path, monkeypatch):
+    """Its hashes say that it is what was written, whatever TensorStore or Orbax says."""
+    write(tmp_path, [3, 5])
+    before = sorted(tmp_path.rglob("*"))
+
+    def refuse(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ocp.CheckpointManager, "restore", refuse)
+        with pytest.raises(
+            UserError, match=f"5 is whole and cannot be read .{type(error).__name__}"
+        ):
+            read(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before and read(tmp_path)[0].step == 5
 
 
 def test_a_run_whose_checkpoints_are_gone_does_not_start_afresh(tmp_path):

@@ -150,6 +150,21 @@ def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys
     assert all(np.isfinite(leaf).all() for leaf in tiny_run.flat(result.params).values())
     skipped = [line["skipped"] for line in tiny_run.lines(tmp_path / "b")]
     assert skipped == [0, 0, 1, 1, 1, 0, 0, 1, 1]
+    assert "finished at step 9, 5 updates of it skipped" in (tmp_path / "b/log.txt").read_text()
+
+
+@pytest.mark.long
+def test_a_run_whose_every_update_was_skipped_has_not_finished(tmp_path):
+    """The scale of float16 falls by half a step, and these are too few."""
+    half = dict(
+        model=base_config(dtype="float16"),
+        optimizer=OptimizerConfig(learning_rate=1e-3, loss_scale=2.0**40),
+    )
+    # Started again it is no other.
+    for _ in range(2):
+        with pytest.raises(UserError, match="none of 4 updates was made, nothing is learnt"):
+            tiny_run.run(tmp_path, steps=4, objectives=("mlm",), **half)
+    assert not (tmp_path / "result.json").exists()
 
 
 def test_init_from_takes_parameters_and_names_what_is_new(tiny_finished, tmp_path, capsys):

@@ -1,10 +1,13 @@
 """What stands on the terminal, in the log and in the files."""
 
+import errno
 import json
+import os
 
 import numpy as np
+import pytest
 
-from xlingjax.training.tracker import Tracker, finite, flatten, keep_until
+from xlingjax.training.tracker import Curves, Tracker, finite, flatten, keep_until
 
 LINE = {
     "objective": "mlm",
@@ -60,6 +63,24 @@ def test_files_and_tensorboard(tmp_path):
         and values["probe/layers/1"] == 0.5
     )
     assert "mlm/batch_hash" not in values
+
+
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_a_run_goes_on_without_tensorboard(when, tmp_path, capsys, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    if when == "at the start":
+        (tmp_path / "tensorboard").write_text("")
+    else:
+        monkeypatch.setattr(Curves, "add", refuse)
+    tracker = Tracker(tmp_path, 10)
+    tracker.begin(0)
+    for step in (1, 2):
+        tracker.metrics(step, [LINE])
+    tracker.close()
+    assert capsys.readouterr().out.count("; the run goes on without its curves\n") == 1
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_lines_beyond_the_checkpoint_are_dropped(tmp_path):

@@ -39,12 +39,23 @@ def fingerprint(value: Any) -> str | None:
     content = buffer.getvalue()
     words = {word for _, word, _ in pickletools.genops(content) if isinstance(word, str)}
     digest = hashlib.sha256(content + _own_code())
-    for file in sorted(_files_of(words)):
+    for file in sorted(_files_of(words).values()):
         if not file.is_file():
             # Of a notebook.
             return None
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def code_of(*values: Any) -> dict[str, str]:
+    """{name: hash of its code} of this package, and of the user's modules that define the classes
+    of these values, with all that those read."""
+    files = _files_of({type(value).__module__ for value in values})
+    code = {
+        name: hashlib.sha256(file.read_bytes()) for name, file in files.items() if file.is_file()
+    }
+    own = {xlingjax.__name__: hashlib.sha256(_own_code())}
+    return {name: digest.hexdigest()[:12] for name, digest in (own | code).items()}
 
 
 class _Pickler(pickle.Pickler):
@@ -64,9 +75,9 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _files_of(names: set[str]) -> set[Path]:
-    """The files of the user's modules of these names, and of those whose names they hold."""
-    files = set()
+def _files_of(names: set[str]) -> dict[str, Path]:
+    """{name: file} of the user's modules of these names, and of those whose names they hold."""
+    files = {}
     waiting = [*names]
     known: set[str] = set()
     while waiting:
@@ -78,7 +89,7 @@ def _files_of(names: set[str]) -> set[Path]:
         file = getattr(module, "__file__", None)
         if name != "__main__" and (file is None or _is_library(file)):
             continue
-        files.add(Path(file or "<notebook>"))
+        files[name] = Path(file or "<notebook>")
         for one in [*vars(module).values()]:
             named = "__name__" if isinstance(one, ModuleType) else "__module__"
             waiting.append(str(getattr(one, named, "")))

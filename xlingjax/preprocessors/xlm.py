@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.rows.draws import REPLACE, SELECT, TOKENS, Draws, gumbel
+from xlingjax.data.rows.draws import REPLACE, ROUNDING, SELECT, TOKENS, Draws, gumbel
 from xlingjax.data.rows.plan import (
     Batch,
     BatchMap,
@@ -35,8 +35,9 @@ class Masking:
 
     rate: share of a row's tokens predicted. mask, random: shares of those shown as MASK and as a
     random token; the
-    rest stay. count: `exact`, ceil(rate * tokens) positions in every row, or `bernoulli`, each
-    token by its own draw (XLM's code). random_range: random tokens are `ordinary` (no special ids)
+    rest stay. count: `exact`, rate * tokens positions in every row (of a pair side by side, on each
+    side), rounded up or down by a draw so that the mean is the rate, or `bernoulli`, each token by
+    its own draw (XLM's code). random_range: random tokens are `ordinary` (no special ids)
     or from `all` ids (XLM's code). subsampling: exponent a of the weight count^-a with which a
     token is chosen (XLM §3.3: 0.5), so that frequent tokens are chosen less; above 0, special
     tokens are never chosen. None: 0.5 for vocabularies of layout `xlm`, 0 for `xlmr`. validation:
@@ -160,9 +161,10 @@ def masker(
             eligible &= log_weight > -np.inf
             score = log_weight + gumbel(uniform)
         chosen = []
-        for group in groups:
+        rounding = draws.uniform(ROUNDING, len(groups))
+        for number, group in enumerate(groups):
             of_group = eligible & group
-            count = _number_to_choose(masking, group, of_group, uniform)
+            count = _number_to_choose(masking, group, of_group, uniform, rounding[:, number])
             chosen.append(_choose(count, of_group, score, slots))
         positions = np.concatenate([columns for columns, _ in chosen], axis=1)
         used = np.concatenate([in_use for _, in_use in chosen], axis=1)
@@ -197,15 +199,22 @@ def _log_weights(
 
 
 def _number_to_choose(
-    masking: Masking, real: np.ndarray, eligible: np.ndarray, uniform: np.ndarray
+    masking: Masking,
+    real: np.ndarray,
+    eligible: np.ndarray,
+    uniform: np.ndarray,
+    rounding: np.ndarray,
 ) -> np.ndarray:
     """[B]: how many positions are predicted of those that are `eligible` [B, L]. real [B, L]: no
-    padding. uniform [B, L]: the draws that the scores of `_choose` are made of."""
+    padding. uniform [B, L]: the draws that the scores of `_choose` are made of; rounding [B]: a
+    draw that says whether to round up."""
     eligible_tokens = np.count_nonzero(eligible, axis=1)
     if masking.count == "exact" and not masking.validation:
         tokens = np.count_nonzero(real, axis=1)
-        # Less a hair before rounding up, as in `Masking.slots`.
-        count = np.ceil(masking.rate * tokens - 1e-6).astype(np.int64)
+        # Always up would be 28 % for 25 % of short sides. Within a hair of a whole number it is
+        # that, as in `Masking.slots`.
+        up = 1e-6 + (1 - 2e-6) * rounding.astype(np.float64)
+        count = np.floor(masking.rate * tokens + up).astype(np.int64)
     else:
         # The scores rise with the same draw, for without subsampling all weights are equal: the
         # highest are those of the tokens that are hit.

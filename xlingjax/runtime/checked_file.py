@@ -82,7 +82,8 @@ def read_array(path: Path) -> np.ndarray:
     try:
         status = os.stat(path)
         if status.st_size <= WHOLE_BYTES:
-            content = np.fromfile(path, np.uint8)
+            # Not by NumPy, which takes an error of the disk for the file's end.
+            content = np.frombuffer(path.read_bytes(), np.uint8)
         else:
             # An ordinary array over the map: NumPy's own class for maps takes longer to index.
             content = np.asarray(np.memmap(path, np.uint8, "r"))

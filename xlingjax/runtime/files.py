@@ -3,6 +3,8 @@ system refuses."""
 
 import contextlib
 import errno
+import fcntl
+import glob
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -119,7 +121,8 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
     # With the number of the process, since several may write one file.
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        with open(partial, "wb") as file:
+        _clear(path)
+        with _locked(partial) as file:
             yield file
         partial.replace(path)
     except OSError as error:
@@ -127,6 +130,26 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def _clear(path: Path) -> None:
+    """Removes what processes that were killed have left of `path`: nobody holds its lock."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(OSError), open(left, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+
+
+def _locked(partial: Path) -> IO[bytes]:
+    while True:
+        file = open(partial, "wb")  # noqa: SIM115 - the caller's to close
+        # Some file systems have no locks, and keep what was left.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Another process may have cleared it before it had its lock.
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -2,18 +2,23 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.lock import alone_in
+from xlingjax.runtime.lock import IN_USE, alone_in
+from xlingjax.runtime.numerals import is_whole
 
 HEARTBEAT = 100
 """Seconds without a sign of life after which a process of several counts as dead."""
@@ -129,6 +134,8 @@ def join_processes(config: RuntimeConfig) -> None:
             "several processes need coordinator (host:port), num_processes and process_id"
             f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
         )
+    if index == 0 and coordinator:
+        _require_free(coordinator)
     heartbeat = number_in("XLINGJAX_HEARTBEAT", HEARTBEAT)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     timeouts = {
@@ -146,6 +153,20 @@ def join_processes(config: RuntimeConfig) -> None:
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"
             f" {first_line(error)}"
         ) from error
+
+
+def _require_free(coordinator: str) -> None:
+    """Raises UserError where another program listens at the port: JAX may crash then."""
+    port = coordinator.rpartition(":")[2]
+    if not is_whole(port) or int(port) > 65535:
+        raise UserError(f"coordinator={coordinator}: give host:port")
+    try:
+        socket.create_server(("", int(port))).close()
+    except OSError as error:
+        raise UserError(
+            f"coordinator={coordinator}: {os.strerror(error.errno)}, by another program or an"
+            " earlier run; choose another port"
+        ) from None
 
 
 def slurm_tasks() -> int:
@@ -195,6 +216,18 @@ def primary_says(decision: bool) -> bool:
     return bool(multihost_utils.broadcast_one_to_all(np.array(decision)))
 
 
+def of_processes(value: Any) -> list[Any]:
+    """A value of JSON of every process, in their order."""
+    if jax.process_count() == 1:
+        return [value]
+    content = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.array(len(content)))
+    # Arrays that are gathered are of one size.
+    padded = np.pad(content, (0, sizes.max() - len(content)))
+    rows = multihost_utils.process_allgather(padded)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
 def barrier(name: str) -> None:
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
@@ -213,7 +246,7 @@ def require_room(workdir: Path, needed_bytes: int) -> None:
 @contextlib.contextmanager
 def one_run_in(workdir: Path) -> Iterator[None]:
     """While it is open no other run is in `workdir`; one of several processes is one run. Raises
-    UserError where another is."""
+    UserError where another is, and where the processes do not see one folder."""
     with contextlib.ExitStack() as stack:
         refused = None
         if is_primary():
@@ -224,6 +257,15 @@ def one_run_in(workdir: Path) -> Iterator[None]:
         if not all_agree(refused is None):
             raise refused or UserError(
                 f"{workdir} is in use: the first process of this run says by whom"
+            )
+        # A folder of the network may take so long to show what another host has written.
+        until = time.monotonic() + 90
+        while not (seen := (workdir / IN_USE).exists()) and time.monotonic() < until:
+            time.sleep(1)
+        if not all_agree(seen):
+            raise UserError(
+                f"{workdir} is not the same folder in every process: give a --workdir on a disk"
+                " that all of them see"
             )
         yield
 

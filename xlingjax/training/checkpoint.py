@@ -216,9 +216,9 @@ class Checkpoints:
         """The newest whole checkpoint on the shardings of `abstract`; None if there is no
         checkpoint at all.
 
-        One that is damaged or cannot be read is named, set aside as `STEP.unreadable`, and the one
-        before is taken. Raises UserError when there is none before, and when the checkpoint belongs
-        to another run (field and both values).
+        A damaged one is named, set aside as `STEP.unreadable`, and the one before is taken. Raises
+        UserError when there is none before, when a whole one cannot be read, and when the
+        checkpoint belongs to another run (field and both values).
         """
         forget_abandoned_reads()
         steps = checkpoint_steps(self.folder)
@@ -240,8 +240,8 @@ class Checkpoints:
         return None
 
     def _tried(self, step: int, abstract: TrainState) -> tuple[Restored | None, str]:
-        """(the checkpoint, or None; why not). All processes go on from the same step, so what one
-        cannot read none has read."""
+        """(the checkpoint, or None; how it is damaged). All processes go on from the same step, so
+        what one finds damaged none reads."""
         problem = ""
         for item in ("params", "training", "run"):
             folder = self.folder / str(step) / item
@@ -249,19 +249,14 @@ class Checkpoints:
         # Before the reading, in which processes wait for each other.
         if not all_agree(not problem):
             return None, problem or "another process found it damaged"
-        restored = None
         try:
-            restored = self._read(step, abstract)
+            return self._read(step, abstract), ""
         except UserError:
             raise
         except Exception as error:
-            if is_of_system(error):
-                raise unreadable(self.folder / str(step), error) from error
-            # Whatever Orbax raises of a damaged file: the one before may be whole.
-            problem = f"{type(error).__name__}: {first_line(error)}"
-        if not all_agree(restored is not None):
-            return None, problem or "another process could not read it"
-        return restored, ""
+            # Not its damage, as its files are what was written: a system's limit, too little
+            # memory, another version of Orbax.
+            raise unreadable(self.folder / str(step), error) from error
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
         """Renames the checkpoints that could not be read, once one before them could: a run that

@@ -20,7 +20,6 @@ from orbax.checkpoint.path import atomicity
 from xlingjax.errors import UserError
 from xlingjax.model.params import flattened
 from xlingjax.runtime.checked_file import Damaged, file_hash, read_index, write_index
-from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.training.checkpoint_paths import find_checkpoint
@@ -209,12 +208,7 @@ def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> No
 
 def unreadable(checkpoint: Path, error: Exception) -> UserError:
     reason = first_line(error)
-    if is_of_system(error):
-        return UserError(
-            f"checkpoint {checkpoint} cannot be read: {reason}; nothing is wrong with it: repair"
-            " that and call it again"
-        )
     return UserError(
-        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {reason}); name an older"
-        " one, or move this one away"
+        f"checkpoint {checkpoint} is whole and cannot be read ({type(error).__name__}: {reason});"
+        " repair that and call it again, or move the checkpoint away"
     )

@@ -34,7 +34,13 @@ from xlingjax.training.initialisation import (
 )
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.progress import Progress
-from xlingjax.training.run_record import run_identity, write_hashes, write_run
+from xlingjax.training.run_record import (
+    require_alike,
+    require_one_run,
+    run_identity,
+    write_hashes,
+    write_run,
+)
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.step import Programs, abstract_state, run_key
 from xlingjax.training.stopping import Stopping, StoppingConfig
@@ -151,16 +157,36 @@ def train(
         encoder = build_model(model, device_mesh)
         rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, rule, optimizer)
-        # A donor that does not fit is refused here, before any text is read.
-        load = None
-        if not saved:
-            load = first_weights(init_from, model, abstract.params, init_new)
 
         # ---- the data ----------------------------------------------------------------------------
         feed = Feed(objectives, encoder, device_mesh, microbatches)
         stack.callback(feed.close)
         # Weights of a later stage too: a run shall not stop there after days.
         check_schedule(feed.weights, schedule, steps)
+        # Before they do anything together: each would train by its own.
+        require_one_run(
+            feed.runs,
+            evaluators,
+            seed=seed,
+            steps=steps,
+            model=model,
+            optimizer=optimizer,
+            mesh=mesh,
+            microbatches=microbatches,
+            schedule=[schedule, *feed.weights],
+            every=[eval_every, log_every],
+            checkpoint=checkpoint,
+            stopping=stopping,
+            init_from=init_from,
+            init_new=init_new,
+            token_vectors=token_vectors,
+            options=[max_bad_steps, rng_impl, hash_batches],
+            saved_checkpoints=saved,
+        )
+        # A donor that does not fit is refused here, before any text is read.
+        load = None
+        if not saved:
+            load = first_weights(init_from, model, abstract.params, init_new)
         programs = Programs(feed, rule, optimizer, abstract, run_key(seed, rng_impl, device_mesh))
         stack.callback(programs.close)
         if not saved:
@@ -169,6 +195,7 @@ def train(
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
         identity = run_identity(model, feed.sources, feed.objectives, seed, optimizer)
+        require_alike(identity)
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.push(checkpoints.leave)
         first = restored(checkpoints, abstract, feed, workdir)
@@ -254,8 +281,17 @@ def train(
         checkpoints.close()
         # Before its last step a run ends only where it was asked to stop.
         reason = "preempted" if step < early.last_step(steps) else "finished"
-        has_result = progress.finish(step, reason, int(state.skipped))
+        skipped = int(state.skipped)
+        if reason == "finished" and skipped == step > 0:
+            raise UserError(
+                f"none of {step} updates was made, nothing is learnt: no gradient was finite and"
+                " below optimizer.skip_norm; lower optimizer.loss_scale (float16) or LEARNING_RATE,"
+                " and choose another --workdir"
+            )
+        has_result = progress.finish(step, reason, skipped)
         line = f"{reason} at step {step}"
+        if skipped:
+            line += f", {skipped} updates of it skipped"
         if reason == "preempted":
             line += ": the same command goes on from there"
         else:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import all_agree, first_line, is_primary
 from xlingjax.training.checkpoint import Checkpoints
@@ -305,12 +306,21 @@ class Progress:
             self._measure(at_end, step, state)
 
     def _measure(self, evaluators: Mapping[str, Evaluator], step: int, state: TrainState) -> None:
+        failure = None
         # Tokens per second are of training alone.
         with self._clock.paused():
-            for name, evaluator in evaluators.items():
-                values = evaluator(self.feed.model, state.params, step, self.feed.mesh)
-                self.values[name] = values
-                self.tracker.evaluation(step, name, values)
+            try:
+                for name, evaluator in evaluators.items():
+                    values = evaluator(self.feed.model, state.params, step, self.feed.mesh)
+                    self.values[name] = values
+                    self.tracker.evaluation(step, name, values)
+            except Exception as error:
+                failure = error
+        # Of several processes none goes on where one does not: each would wait for the other.
+        if not all_agree(failure is None):
+            raise failure or UserError(
+                f"step {step}: an evaluation failed in another process: its output says how"
+            )
 
     def _save(self, step: int, state: TrainState, evaluated: bool) -> None:
         # So that a continued run starts its sums where this one does.

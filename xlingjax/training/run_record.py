@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import os
 import platform
 import sys
 import time
@@ -13,13 +14,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from xlingjax import __version__
+from xlingjax.data.fingerprint import code_of
 from xlingjax.errors import UserError
 from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.files import parsed_json, write_json
+from xlingjax.runtime.machine import of_processes
 from xlingjax.runtime.records import ANY, NUMBER, read_record
+from xlingjax.training.tracker import scalars
 
 RESULT_FILE = "result.json"
 FILES = (
@@ -190,14 +196,60 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     if any(".vocabulary" in path for path, _, _ in differing):
         # Texts and tables differ because of it, and would hide it.
         differing = [x for x in differing if ".vocabulary" in x[0] or not x[0].startswith("data.")]
-    fields = [
-        f"{path}: checkpoint has {json.dumps(theirs):.80}, this run has {json.dumps(own):.80}"
-        for path, theirs, own in differing[:4]
-    ]
     raise UserError(
-        f"{checkpoint} belongs to another run: {'; '.join(fields)}; choose another --workdir "
-        "(INIT_FROM takes over the parameters), or restore the old setting"
+        f"{checkpoint} belongs to another run: {_told(differing, 'checkpoint', 'this run')}; choose"
+        " another --workdir (INIT_FROM takes over the parameters), or restore the old setting"
     )
+
+
+def require_alike(ours: Mapping[str, Any]) -> None:
+    """Raise UserError, in every process, unless all have these values of JSON; names what differs.
+    Each process calls it."""
+    first, *others = of_processes(ours)
+    for number, theirs in enumerate(others, 1):
+        if differing := list(differences(theirs, first)):
+            told = _told(differing, f"process {number}", "process 0")
+            raise UserError(
+                f"the processes are of different runs: {told}; start all of them with the same"
+                " settings, text, code and packages"
+            )
+
+
+def _told(differing: Sequence[tuple[str, Any, Any]], one: str, other: str) -> str:
+    # A few name the cause; a whole mixture would fill the terminal.
+    return "; ".join(
+        f"{path}: {one} has {json.dumps(theirs):.80}, {other} has {json.dumps(own):.80}"
+        for path, theirs, own in differing[:4]
+    )
+
+
+def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settings: Any) -> None:
+    """`require_alike` of all that is known before any text is read. runs: {stage of an objective:
+    its `ObjectiveRun`}."""
+    if jax.process_count() == 1:
+        return
+    own = [run.objective for run in runs.values()]
+    by_evaluator = {}
+    for one in evaluators:
+        lines = repr([(text.languages, text.lines) for text in one.held_out()])
+        by_evaluator[one.name] = scalars(vars(one)) | {"held_out": hash_of(lines.encode())}
+    of_run = {
+        **settings,
+        "objectives": {name: [run.batches.settings, run.objective] for name, run in runs.items()},
+        "evaluators": by_evaluator,
+        "code": code_of(*own, *evaluators),
+        "packages": versions(),
+    }
+    require_alike(json.loads(json.dumps(of_run, default=_as_json)))
+
+
+def _as_json(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return vars(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    # Not its words, which may hold an address in memory.
+    return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
@@ -272,7 +324,8 @@ def schedule_record(
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     installed = {"python": platform.python_version(), "xlingjax": __version__}
-    packages = "jax jaxlib flax optax orbax-checkpoint numpy grain seqio tensorflow sentencepiece"
+    packages = "jax jaxlib flax optax orbax-checkpoint numpy grain seqio tensorflow"
+    packages += " sentencepiece tokenizers"
     for package in packages.split():
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed[package] = metadata.version(package)

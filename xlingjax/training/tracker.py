@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -61,7 +61,8 @@ class Tracker:
             # By lines, so that a killed run has written all but its last.
             self._files[name] = open(self._workdir / name, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
         self._files["log.txt"].writelines(self._early)
-        self._curves = Curves(self._workdir / "tensorboard", step)
+        with self._drawing():
+            self._curves = Curves(self._workdir / "tensorboard", step)
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to
@@ -98,10 +99,24 @@ class Tracker:
         if not self._primary:
             return
         self._files[file].write(json.dumps(finite(record), ensure_ascii=False) + "\n")
-        if self._curves is not None:
-            for key, value in flatten(values).items():
-                self._curves.add(f"{name}/{key}", value, step)
-            self._curves.file.flush()
+        with self._drawing():
+            if self._curves is not None:
+                for key, value in flatten(values).items():
+                    self._curves.add(f"{name}/{key}", value, step)
+                self._curves.file.flush()
+
+    @contextlib.contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Curves are no reason to end a run: all that they show is in the other files."""
+        try:
+            yield
+        except OSError as error:
+            if self._curves is not None:
+                with contextlib.suppress(OSError):
+                    self._curves.file.close()
+            self._curves = None
+            why = error.strerror or error
+            self.say(f"{self._workdir / 'tensorboard'}: {why}; the run goes on without its curves")
 
 
 class Curves:

@@ -72,6 +72,32 @@ def test_another_head_is_compared_and_the_random_vocabulary_head_said(
     assert not found.params["head"]["bias"].any()
 
 
+@pytest.mark.parametrize("wraps", ["module.{}", "_orig_mod.module.{}", "{0}._orig_mod.{1}"])
+def test_names_that_training_wrapped_are_unwrapped_and_said(wraps, folder, tmp_path, capsys):
+    def wrap(table):
+        for name in [*table]:
+            first, _, rest = name.partition(".")
+            parts = [name] if wraps.endswith(".{}") else [first, rest]
+            table[wraps.format(*parts)] = table.pop(name)
+
+    copy = shutil.copytree(folder, tmp_path / "hf")
+    foreign.reweighted(wrap)(copy)
+    assert main(["import", str(copy), "--to", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "read without what wraps their names" in told and "largest difference" in told
+    jax.tree.map(np.testing.assert_array_equal, read(copy).params, read(folder).params)
+
+
+def test_an_adapter_is_to_be_merged_first(folder, tmp_path):
+    def add(table):
+        table["roberta.encoder.layer.0.attention.self.query.lora_A.weight"] = np.ones((2, 2), "f4")
+
+    foreign.assert_refused(read, folder, foreign.reweighted(add), "merge it into", tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(UserError, match="holds an adapter .*: merge it into its model first"):
+        read(tmp_path)
+
+
 def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
     from xlingjax.inference.run import open_run
 

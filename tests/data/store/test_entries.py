@@ -16,6 +16,7 @@ from xlingjax.runtime import checked_file
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 MADE = []
+SYSTEM = [errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOMEM, errno.EINTR]
 
 
 def make(writer):
@@ -91,7 +92,7 @@ def test_an_entry_whose_parts_are_gone_is_none(entry):
     assert get("whole", "w", whole).facts == {"lines": 2} and len(MADE) == 2
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("number", SYSTEM)
 def test_what_the_system_refuses_is_an_error_and_removes_nothing(entry, number, monkeypatch):
     def refused(path, *_):
         raise OSError(number, os.strerror(number), str(path))

@@ -17,7 +17,7 @@ import numpy as np
 
 from xlingjax.convert.formats.bart import FAIRSEQ_BART
 from xlingjax.convert.formats.ernie_m import PADDLE_ERNIE_M
-from xlingjax.convert.formats.family import Converted, converted
+from xlingjax.convert.formats.family import Converted, converted, unwrapped
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.hugging_face import Foreign, vocabulary_of
 from xlingjax.convert.formats.tensors import Tensors, of_torch, unpickled
@@ -138,8 +138,7 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
         if not isinstance(part, dict):
             part = {"": part}
         for name, value in part.items():
-            # "module.": what training on several devices puts before every name.
-            table[f"{side}.{str(name).removeprefix('module.')}".lstrip(".")] = value
+            table[f"{side}.{unwrapped(str(name))}".lstrip(".")] = value
     tensors = of_torch(str(path), table)
     positions = tensors.shapes.get(f"{prefix}position_embeddings.weight")
     if positions is None:

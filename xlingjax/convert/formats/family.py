@@ -5,6 +5,7 @@ folder. `converted` reads tensors by it; `exported.py` writes by it.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -258,11 +259,15 @@ class Converted:
 def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:
     """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
     them."""
+    notes = []
+    if wrapped := [name for name in tensors.shapes if unwrapped(name) != name]:
+        notes.append(
+            f"{len(wrapped)} weights were read without what wraps their names: {wrapped[0]}"
+        )
     # First of all: everything below asks by the names in the family's table.
     config, tensors = family.prepared(config, tensors)
     abstract = build_model(config).abstract()
     table, without = places(family.names_of(config), config, abstract, family.transposed)
-    notes = []
     # The class of such a checkpoint has no head, or it was saved without the one it had.
     fresh = {name for name in without if name.startswith("head/")}
     if family.head and not _begin(tensors.shapes, family.head):
@@ -291,9 +296,11 @@ def _begin(names: Iterable[str], start: str | tuple[str, ...]) -> list[str]:
 
 def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]) -> Tensors:
     """Each tensor under its usual name, and under one. tied: {another name of the same tensor: the
-    usual one}. Raises UserError for names that are tied and tensors that are not."""
+    usual one}. Raises UserError for names that are tied and tensors that are not; for adapters."""
     own: dict[str, str] = {}
     for name in tensors.shapes:
+        if ".lora_" in name:
+            raise adapter(tensors.origin)
         usual = rename(_today(name))
         if usual in own:
             raise UserError(f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one")
@@ -318,10 +325,30 @@ _OLD_PARTS = {"gamma": "weight", "beta": "bias"}
 _NORMS = ("LayerNorm", "layer_norm", "layernorm_embedding")
 
 
+def adapter(origin: Any) -> UserError:
+    return UserError(
+        f"{origin} is or holds an adapter (LoRA): merge it into its model first (PEFT:"
+        " merge_and_unload, then save_pretrained), and import that"
+    )
+
+
+WRAPPERS = (
+    r"^(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+"
+    r"|(?<=\.)_(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module)\."
+)
+"""What training on several devices and torch.compile put into the names of tensors."""
+
+
+def unwrapped(name: str) -> str:
+    return re.sub(WRAPPERS, "", name)
+
+
 def _today(name: str) -> str:
     """The name of a tensor as transformers writes it today and renames older ones."""
-    start, _, part = name.rpartition(".")
-    return f"{start}.{_OLD_PARTS[part]}" if part in _OLD_PARTS and start.endswith(_NORMS) else name
+    start, _, part = unwrapped(name).rpartition(".")
+    if part in _OLD_PARTS and start.endswith(_NORMS):
+        part = _OLD_PARTS[part]
+    return f"{start}.{part}".lstrip(".")
 
 
 def unfused(tensors: Tensors) -> Tensors:

@@ -6,7 +6,7 @@ from pathlib import Path
 from xlingjax.convert.formats.bart import BART, language_rows
 from xlingjax.convert.formats.bert import BERT
 from xlingjax.convert.formats.ernie_m import ERNIE_M
-from xlingjax.convert.formats.family import Converted, Family, converted
+from xlingjax.convert.formats.family import Converted, Family, adapter, converted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
@@ -53,6 +53,8 @@ class Foreign(Converted):
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that
     config.json does not describe, a tokenizer that is not read or of another size."""
+    if (folder / "adapter_config.json").is_file():
+        raise adapter(folder)
     family, fields = family_of(folder)
     model_type = fields.values["model_type"]
     config = family.config_of(fields, folder.resolve().name)
@@ -125,7 +127,7 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
         described = parsed_json(path.read_text(encoding="utf-8"))
         languages = tuple(map(str, described["languages"]))
         return ModelConfig(**described["model"]), languages, tuple(map(str, described["labels"]))
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+    except (ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
             " read the folder without what lies beside transformers' files"

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlingjax.convert.formats.family import WRAPPERS
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
@@ -145,7 +146,7 @@ def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
     import torch
 
     auto, _ = _KINDS[kind]
-    here = dict(local_files_only=True, trust_remote_code=False)
+    here: dict[str, Any] = dict(local_files_only=True, trust_remote_code=False)
     # Of which transformers 5 has neither name nor tokenizer: the model is ProphetNet's.
     cross_lingual = Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
     has_tokenizer = not cross_lingual and any((folder / name).is_file() for name in _TOKENIZERS)
@@ -155,9 +156,8 @@ def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
         if cross_lingual:
             here["config"] = transformers.ProphetNetConfig.from_pretrained(folder, **here)
-        model = (
-            getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
-        )
+        here |= {"dtype": torch.float32, "key_mapping": {WRAPPERS: ""}}
+        model = getattr(transformers, auto).from_pretrained(folder, **here).eval()
     except Exception as error:  # of many kinds
         why = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(

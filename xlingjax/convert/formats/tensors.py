@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import parsed_json
+from xlingjax.runtime.files import is_of_system, parsed_json
 from xlingjax.runtime.machine import first_line
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
@@ -72,7 +72,7 @@ def _shards(index: Path) -> list[str]:
     try:
         table = parsed_json(index.read_text(encoding="utf-8"))["weight_map"]
         shards = sorted({*map(str, table.values())})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError):
         raise UserError(
             f"{index} is no index of shards: it needs weight_map, {{name: file}}"
         ) from None
@@ -95,9 +95,10 @@ def safetensors(path: Path) -> Tensors:
             names = list(file.keys())
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     except (SafetensorError, OSError, ValueError, struct.error) as error:
-        raise UserError(
-            f"{path} is no whole safetensors file ({first_line(error)}); fetch it again"
-        ) from None
+        what = "is no whole safetensors file", "fetch it again"
+        if is_of_system(error):
+            what = "cannot be read", "repair that and call it again"
+        raise UserError(f"{path} {what[0]} ({first_line(error)}); {what[1]}") from None
 
     # Opened for each tensor, so that no file stays open as long as the model is read.
     def fetch(name: str) -> np.ndarray:

@@ -17,6 +17,8 @@ wrong partners of sentences."""
 SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(6, 12)
 """Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and
 hiding of tokens."""
+ROUNDING = 12
+"""Whether a row has one masked position more or less, where its share is no whole number."""
 
 
 def seed_of(*parts: object) -> int:
