@@ -261,9 +261,13 @@ def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
 
 # --- Files of stores --------------------------------------------------------------------------
 
-# `gs://`, `s3://` and whatever else fsspec opens. A file is fetched once, and again where the store
+# `gs://`, `s3://` and others that fsspec opens. A file is fetched once, and again where the store
 # says that it changed. Its copy beside the token cache keeps its folders and its name, which tell
 # its language; so both sides of a pair lie beside each other.
+
+
+STORES = "gs gcs s3 s3a az abfs abfss adl oci oss hdfs webhdfs hf http https ftp sftp ssh memory"
+"""Others of fsspec read archives, chain stores and fill in templates, which run code."""
 
 
 def is_remote(pattern: str) -> bool:
@@ -275,6 +279,8 @@ def fetched(pattern: str) -> list[Path]:
 
     Raises UserError: no such store, a package of its own is missing, it refuses.
     """
+    if "::" in pattern or pattern.split("://")[0] not in STORES.split():
+        raise UserError(f"{pattern}: no store that is read, which are {STORES.replace(' ', ', ')}")
     # Here: most runs read no store.
     import fsspec
 
@@ -291,6 +297,8 @@ def fetched(pattern: str) -> list[Path]:
 
 def _copy(store: Any, protocol: str, name: str) -> Path:
     local = cache_root() / "remote" / protocol / name.strip("/")
+    if ".." in local.parts:
+        raise UserError(f"{name!r} leads out of the folder")
     stamp = local.with_name(f".{local.name}.version")
     # What the store tells of a file: its size and time, or a hash where it has one.
     version = str(store.ukey(name))
