@@ -41,6 +41,8 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
     if isinstance(patterns, str | os.PathLike):
         patterns = [patterns]
     language_of: dict[Path, str | None] = {}
+    # A file that is named by two paths is one.
+    found: dict[str, Path] = {}
     for pattern in patterns:
         pattern = os.path.expanduser(os.fspath(pattern))
         code = None
@@ -58,7 +60,7 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
             require_unicode(path)
             # The last pattern that names a file decides, so
             # a code may be given for one file of a folder.
-            language_of[path] = code
+            language_of[found.setdefault(os.path.abspath(path), path)] = code
     # Sorted, so that the order of patterns changes neither rows nor hashes.
     return sorted(language_of.items())
 
