@@ -234,3 +234,10 @@ def test_pairs_of_unequal_lengths_teach_no_vocabulary(tmp_path):
     (tmp_path / "de-en.en").write_text("yes\n")
     with pytest.raises(UserError, match="parallel files differ in length: .* has 3 lines, .* 1"):
         train_vocabulary(tmp_path / "v", parallel=str(tmp_path), size=40)
+
+
+def test_a_piece_that_is_not_utf8_is_no_model(vocabulary_folder, tmp_path):
+    content = (vocabulary_folder / "vocab.model").read_bytes()
+    (tmp_path / "vocab.model").write_bytes(content.replace("▁".encode(), b"\xe2\x96\x00"))
+    with pytest.raises(UserError, match="vocab.model is not a SentencePiece model"):
+        Vocabulary.load(tmp_path)
