@@ -180,6 +180,13 @@ def came(here, monkeypatch):
         "of_run = 'module_of_run'\ntext.tasks = %of_run",
         "of_run = ['module_of_run']\ntext.tasks = {0: None, 9: [%of_run]}",
         "include '../evil.gin'",
+        "corpus.tasks = @x/macro()\nx/macro.value = 'module_of_run'",
+        "corpus.tasks = @x/gin.macro()",
+        "corpus.tasks = @x/gin.singleton()\nx/gin.singleton.constructor = @mlm",
+        "corpus.mono = 's3://elsewhere/x.de.txt'",
+        "MONO = ['de=http://elsewhere/x.de.txt']",
+        "INIT_FROM = 'hf:someone/model'",
+        "from __gin__ import dynamic_registration",
     ],
 )
 def test_what_came_with_a_run_imports_nothing(came, here, line):
@@ -188,8 +195,8 @@ def test_what_came_with_a_run_imports_nothing(came, here, line):
     (here / "mine.gin").write_text(f"include '{config}'\n")
     for file in (config, "mine.gin"):
         refused = said(file)
-        assert ": this file came with a run, and has module '" in refused
-        assert "give --trust if you trust it" in refused and "line " in refused
+        assert "macro is set by NAME" in refused or "--trust" in refused
+        assert "line " in refused
     assert not (here / "imported").exists() and not is_trusted()
 
 
@@ -209,9 +216,9 @@ def test_what_is_trusted_or_named_by_the_user_is_imported(came, here):
     recipes.read_recipe([str(came("import xlingjax.tasks.xlm"))], ())
     with trusting(True):
         recipes.parse_gin([str(came("import module_of_run"))], ())
-    # A file of the user, whatever it is called.
-    (here / "config.gin").write_text(f"{HEAD}import module_of_run\n")
-    recipes.read_recipe(["config.gin"], ())
+    # Whatever lies beside it.
+    (here / "run" / "run.json").unlink()
+    assert "--trust" in said(came("import package_of_run.part"))
 
 
 def test_tasks_of_benchmarks_are_no_modules(came):

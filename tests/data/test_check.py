@@ -5,7 +5,9 @@ import pytest
 from tests.helpers.files import write
 from tests.helpers.text import file_source
 from xlingjax.data.check import check
+from xlingjax.data.clean import garbled
 from xlingjax.data.scripts import main_script, script_of_language
+from xlingjax.data.text.texts import Text, repeated
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 
@@ -105,3 +107,42 @@ def test_scripts():
     assert script_of_language("ru") == "Cyrillic" and script_of_language("sr") is None
     assert script_of_language("sr_Latn") == "Latin" and script_of_language("zh-Hant") == "Han"
     assert main_script("Привет world!") == "Cyrillic" and main_script("12 %") is None
+
+
+@pytest.mark.parametrize("with_ftfy", [True, False])
+def test_text_that_was_decoded_wrongly_or_has_entities(tmp_path, with_ftfy, monkeypatch):
+    if not with_ftfy:
+        monkeypatch.setattr(garbled.importlib.util, "find_spec", lambda name: None)
+    twice = "Der Bus hält für alle.".encode().decode("cp1252")
+    write(tmp_path / "de.txt", f"Für Ärzte & Übel; ÃO.\n{twice}\nf&uuml;r &#252;ber &x;\n")
+    first, second = told(check([str(tmp_path / "de.txt")]), "warning")
+    assert "de.txt, line 2: UTF-8 that was once read as another encoding" in first
+    assert "de.txt, line 3: entities of HTML (`xlingjax data clean` repairs it): 1 line" in second
+
+
+def test_the_same_text_several_times(tmp_path, monkeypatch, vocabulary, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = "The cat sleeps.\nThe sun.\n"
+    for name in ("m/en/a.txt", "m/en/copy.txt", "m/de/a.txt"):
+        write(tmp_path / name, text)
+    write(tmp_path / "m/en/a.txt.gz", gzip.compress(text.encode()))
+    for stem in ("en-ru", "ru-en"):
+        write(tmp_path / f"p/{stem}.en", text), write(tmp_path / f"p/{stem}.ru", "Кошка.\nСон.\n")
+    # Of two paths of one file the first is read.
+    mono, pairs = ["m", str(tmp_path / "m")], "p"
+    found = told(check(mono, pairs), "warning")
+    wanted = [("m/en/a.txt.gz", "m/en/a.txt"), ("m/en/copy.txt", "m/en/a.txt")]
+    wanted.append(("p/ru-en.en", "p/en-ru.en"))
+    assert [line for line in found if "the same text" in line] == [
+        f"warning  {path}: the same text as {first}: a run counts and draws both; name one"
+        for path, first in wanted
+    ]
+    source = file_source(MlmFeatures(), vocabulary, 2, 16, mono=mono)
+    assert capsys.readouterr().err.count("the same text as") == 2
+    assert source.identity["sampling_table"][1]["sentences"] == 6
+
+
+def test_a_damaged_archive_beside_its_file_has_the_text_of_none(tmp_path):
+    write(tmp_path / "de.txt", "gut\n")
+    write(tmp_path / "de.txt.gz", gzip.compress(b"gut\n")[:-3])
+    assert [*repeated([Text(tmp_path / name, "de") for name in ("de.txt", "de.txt.gz")])] == []

@@ -4,7 +4,8 @@ import fsspec
 import pytest
 
 from tests.helpers.records import pair_records
-from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.sources import _copy, find_pairs, find_text
+from xlingjax.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -51,3 +52,22 @@ def test_a_file_is_fetched_again_where_it_changed_and_only_then(store, monkeypat
     store.pipe_file("/corpus/de/a.txt", b"Die Katze.\n")
     assert list(find_text("memory://corpus/de/a.txt")[0].lines()) == ["Die Katze."]
     assert len(fetched) == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "reference://x",
+        "filecache::memory://corpus",
+        "zip://*.txt::memory://corpus.zip",
+        "local://x",
+    ],
+)
+def test_stores_that_may_do_more_than_read_are_refused(address):
+    with pytest.raises(UserError, match="no store that is read"):
+        find_text(address)
+
+
+def test_a_name_leads_nowhere_else():
+    with pytest.raises(UserError, match="leads out of the folder"):
+        _copy(None, "http", "//host/../../../x.de.txt")

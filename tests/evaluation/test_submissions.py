@@ -107,7 +107,7 @@ def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
     [
         (NLI_TASK, ["neutral", 2], "xtreme/it: 2 is not one of its labels: contradiction"),
         (xtreme("retrieval"), [0, -1], "'-1' is not a row"),
-        (xglue("generation"), ["a\nb"], r"'\\n' in the prediction"),
+        (xtreme("mining"), [("a", "b\n")], "a tab or an end of line in the ids"),
     ],
     ids=lambda x: getattr(x, "kind", ""),
 )

@@ -5,13 +5,16 @@ import socket
 import subprocess
 import sys
 
+import jax
 import pytest
 
+from xlingjax.data.store.entries import cache_root
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import (
     RuntimeConfig,
     all_agree,
     join_processes,
+    set_compile_cache,
     start,
 )
 
@@ -71,3 +74,19 @@ def test_a_port_that_is_taken():
         coordinator = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UserError, match="Address already in use, by .*; choose another port"):
             join_processes(RuntimeConfig("", coordinator, 2, 0))
+
+
+def test_without_a_home_the_cache_is_asked_for(monkeypatch):
+    monkeypatch.delenv("XLINGJAX_CACHE", raising=False)
+    # As in a container whose user has neither HOME nor an entry in passwd.
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(UserError, match="no home folder: .* set XLINGJAX_CACHE"):
+        cache_root()
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", None)
+        set_compile_cache()
+        # And no folder "~" is made.
+        assert not jax.config.jax_compilation_cache_dir
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

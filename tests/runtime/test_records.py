@@ -51,6 +51,7 @@ def test_a_file_is_refused_by_its_name_and_place(tmp_path):
         (b'{\n"step": "\xff"}', "line 2: not UTF-8"),
         (b"[]", "it is no table"),
         (b'{"step": NaN}', "step is null"),
+        (b'{"step": 1, "a": "\\ud83d"}', "not valid JSON (half a surrogate pair)"),
     ):
         path.write_bytes(content)
         if wrong is None:
@@ -77,7 +78,16 @@ def test_an_array_is_read_through_a_map_or_refused(tmp_path):
     absurd = content.replace(b"(6,), }          ", b"(600000000000,), }")
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}], object))
-    for damaged in (b"", content[:50], content[:-1], absurd[: len(content)], pickled.getvalue()):
+    # Python that is parsed: a bracket that is not closed, and too many.
+    broken = [content.replace(b"(6,), }", end) for end in (b"(6,), [", b"(6,)(} ")]
+    for damaged in (
+        *broken,
+        b"",
+        content[:50],
+        content[:-1],
+        absurd[: len(content)],
+        pickled.getvalue(),
+    ):
         assert damaged != content
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=f"{path} is missing or damaged .*; mend it"):

@@ -12,6 +12,7 @@ from xlingjax.cli.machine import RECIPE, prepare_machine
 from xlingjax.cli.verb import Parser, add_verbs
 from xlingjax.errors import EXIT_CODE, INTERRUPTED, Stopped, UserError, in_one_line
 from xlingjax.runtime.files import refused_by_system, require_unicode
+from xlingjax.runtime.quiet import Printed
 from xlingjax.runtime.trust import trusting
 
 GIN_PREFIX = "--gin."
@@ -92,9 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     130 interrupted, 141 what reads its output has ended."""
     if argv is None:
         argv = sys.argv[1:]
-        # Do not crash on characters that the terminal cannot print.
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="backslashreplace")
+        sys.stdout, sys.stderr = Printed(sys.stdout), Printed(sys.stderr)
     gc.set_threshold(GARBAGE_AFTER)
     try:
         return run(argv)

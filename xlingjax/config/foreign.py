@@ -1,77 +1,94 @@
-"""Which modules a recipe has imported: those that the user's own files and flags name, and with
---trust those of the config.gin of a run, which may come from anywhere."""
+"""What the config.gin of a run may do, which may come from anywhere: bind names of xlingjax to
+values. Modules are imported, and addresses read, that the user's own files and flags name; others
+with --trust. Decided of the values that gin hands over, however they are written."""
 
-import re
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import gin
-
-from xlingjax.config.gin_files import BINDING, IMPORT, Statement
-from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError
+from xlingjax.config.gin_files import BINDING, IMPORT, Statement, words_in
+from xlingjax.errors import SettingError, UserError
 from xlingjax.runtime.modules import imported
 from xlingjax.runtime.trust import is_trusted
 
-TASKS = ("text.tasks", "corpus.tasks")
-"""Whose values are modules; other parameters of this name are tasks of benchmarks."""
+MODULES = {("text", "tasks"), ("corpus", "tasks")}
+"""What has modules imported; other parameters of this name are tasks of benchmarks."""
+_REMEDY = "give --trust if you trust it (in Python trust=True)"
+
+# Of the recipe that gin holds: {word that the user wrote} where a run's own file is part of it and
+# is not trusted; None: all is allowed.
+_named: frozenset[str] | None = None
 
 
-def import_modules(read: Sequence[Statement]) -> None:
+def read_statements(read: Sequence[Statement], bindable: Collection[str]) -> None:
     """Import what a recipe says, before gin does, whose message would be of its own call stack.
-    Raises UserError for a module that cannot be imported, and for one that a run's own file alone
-    names, unless all is trusted."""
+    Raises UserError for a module that cannot be imported, and, unless all is trusted, for one that
+    a run's own file alone names, and for names in it that are not `bindable`."""
+    global _named
+    own = [one for one in read if not one.part.of_run]
     imports = [one for one in read if one.kind == IMPORT]
-    named = _named(read)
-    # All of them before the first is imported.
-    for one in imports:
-        _require_trusted(one.name, named, one, one.where)
+    _named = None
+    if len(own) < len(read) and not is_trusted():
+        named = {one.name for one in own if one.kind == IMPORT}
+        for one in own:
+            of_modules = one.name.lower().endswith("tasks")
+            named.update(word for word in one.words if of_modules or is_address(word))
+        _named = frozenset(named)
+        foreign = [one for one in read if one.part.of_run]
+        # All of them before the first is imported.
+        for one in foreign:
+            if one.kind == IMPORT and not _is_allowed_module(one.name):
+                raise UserError(
+                    f"{one.where}: this file came with a run, and has module {one.name!r} imported,"
+                    f" which may do anything: {_REMEDY}"
+                )
+            _require_bindable(one, bindable)
     for one in imports:
         imported(one.name, one.where)
 
 
-def require_trusted_tasks(read: Sequence[Statement]) -> None:
-    """Raise UserError for modules that register SeqIO tasks and that a run's own file alone names,
-    unless all is trusted: they are imported as those of an `import` are. Once all is bound."""
-    # What is bound last holds.
-    places = {one.name: one for one in read if one.kind == BINDING}
-    named = _named(read)
-    for bound, statement in places.items():
-        if not bound.rpartition("/")[2].endswith(TASKS):
-            continue
-        for key, module in _modules(bound, gin.query_parameter(bound)):
-            one = places.get(key, statement)
-            _require_trusted(module, named, one, f"{one.where}: {key}")
+def _require_bindable(one: Statement, bindable: Collection[str]) -> None:
+    bound = [one.name.rpartition(".")[0]] if one.kind == BINDING and not one.is_macro else []
+    for name in sorted({*bound, *one.references}):
+        if name.rpartition("/")[2].removeprefix("xlingjax.") not in bindable:
+            raise UserError(
+                f"{one.where}: this file came with a run, and {name} is no name of xlingjax's"
+                f" recipes: {_REMEDY}"
+            )
 
 
-def _named(read: Sequence[Statement]) -> set[str]:
-    """The modules that the user's own files import, or that are typed as TASKS."""
-    modules = {one.name for one in read if one.kind == IMPORT and not one.part.of_run}
-    for one in read:
-        if one.part.is_override and one.name.endswith(("TASKS", *TASKS)):
-            modules.update(re.findall(r"[\w.]+", one.part.text.partition("=")[2]))
-    return modules
+def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which gin calls by `name`; raises SettingError for an argument that a run's own
+    file may not have given."""
+
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        for parameter, value in arguments.items():
+            require_allowed(parameter, value, (name, parameter) in MODULES)
+        return function(**arguments)
+
+    # gin would look through it.
+    del call.__wrapped__
+    return call
 
 
-def _modules(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    """(what binds it, a module) of all that a value names, its macros followed."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for one in value:
-            yield from _modules(key, one)
-    elif str(value).startswith("%"):
-        name = str(value).removeprefix("%")
-        yield from _modules(name, gin.query_parameter(f"{name}/macro.value"))
-    elif isinstance(value, str):
-        for module in split_list(value):
-            yield key, module
+def require_allowed(parameter: str, value: Any, names_modules: bool = False) -> None:
+    """Raises SettingError."""
+    if _named is None:
+        return
+    for word in words_in(value):
+        if names_modules and not _is_allowed_module(word):
+            needed = f"this file came with a run, and has module {word!r} imported: --trust"
+            raise SettingError(parameter, value, needed)
+        if is_address(word) and word not in _named:
+            needed = f"this file came with a run, and has {word!r} fetched: --trust"
+            raise SettingError(parameter, value, needed)
 
 
-def _require_trusted(module: str, named: set[str], by: Statement, where: str) -> None:
-    known = module in named or f"{module}.".startswith("xlingjax.")
-    if by.part.of_run and not known and not is_trusted():
-        raise UserError(
-            f"{where}: this file came with a run, and has module {module!r} imported, which may do"
-            " anything: give --trust if you trust it (in Python trust=True)"
-        )
+def is_address(word: str) -> bool:
+    """Whether it is of another machine: of a store, a server, the hub."""
+    return "://" in word or "::" in word or word.startswith("hf:")
+
+
+def _is_allowed_module(name: str) -> bool:
+    return _named is None or name in _named or f"{name}.".startswith("xlingjax.")

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,7 +96,8 @@ def _parts(path: Path, within: Sequence[Path]) -> Iterator[Part]:
     # As the parser counts them, and not at every character that Unicode calls a separator.
     lines = text.split("\n")
     within = [*within, path]
-    of_run = any(map(_is_of_run, within))
+    # What a training or an export writes, whatever lies beside it.
+    of_run = any(one.name == "config.gin" for one in within)
     done = 0
     for statement in statements(Part(text, str(path))):
         if statement.kind != INCLUDE:
@@ -114,12 +115,6 @@ def _parts(path: Path, within: Sequence[Path]) -> Iterator[Part]:
             raise UserError(f"{where}: include {statement.name!r} includes itself: leave it out")
         yield from _parts(found, within)
     yield Part("\n" * done + "\n".join(lines[done:]), str(path), of_run)
-
-
-def _is_of_run(path: Path) -> bool:
-    """Whether it is what a training writes, or an export, beside its other files."""
-    beside = ("run.json", "config.json", "checkpoints", "vocab.model")
-    return path.name == "config.gin" and any((path.parent / name).exists() for name in beside)
 
 
 def _read(path: Path) -> str:
@@ -153,6 +148,8 @@ class Statement:
     """Those that its value reads."""
     references: frozenset[str]
     """Those in its value, "scope/name"."""
+    words: frozenset[str]
+    """Of the strings in its value."""
     part: Part
 
     @property
@@ -204,11 +201,13 @@ def statements(part: Part) -> tuple[Statement, ...]:
 
 def _statements(part: Part) -> Iterator[Statement]:
     names = _Names()
+    value: Any = None
     for one in config_parser.ConfigParser(part.text, names):
         if isinstance(one, config_parser.BindingStatement):
             kind, name = BINDING, "/".join(filter(None, (one.scope, one.selector)))
             if one.arg_name:
                 name = f"{name}.{one.arg_name}"
+            value = one.value
         elif isinstance(one, config_parser.ImportStatement):
             kind, name = IMPORT, one.module
         elif isinstance(one, config_parser.IncludeStatement):
@@ -216,10 +215,26 @@ def _statements(part: Part) -> Iterator[Statement]:
         # The first line of a block; the names of the block are read already.
         else:
             continue
+        called = {*names.references, name.rpartition(".")[0]}
+        if any(re.fullmatch(r"(.*/)?(gin\.)?macro", one_called) for one_called in called):
+            cause = "a macro is set by NAME = VALUE and read by %NAME"
+            raise SyntaxError(cause, ("", one.location.line_num, 0, ""))
         macros, references = frozenset(names.macros), frozenset(names.references)
-        yield Statement(kind, name, one.location.line_num, macros, references, part)
+        words = frozenset(words_in(value)) if kind == BINDING else frozenset()
+        yield Statement(kind, name, one.location.line_num, macros, references, words, part)
         names.macros.clear()
         names.references.clear()
+
+
+def words_in(value: Any) -> Iterator[str]:
+    """Those of all strings in a value, in it collections and tables."""
+    if isinstance(value, str):
+        yield from value.replace(",", " ").split()
+    elif isinstance(value, Mapping):
+        yield from words_in([*value, *value.values()])
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from words_in(one)
 
 
 def statements_of(parts: Iterable[Part]) -> list[Statement]:

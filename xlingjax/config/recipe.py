@@ -15,8 +15,8 @@ from typing import Any
 import gin
 
 from xlingjax import config
+from xlingjax.config import foreign
 from xlingjax.config.bindings import checked, fits, in_words
-from xlingjax.config.foreign import import_modules, require_trusted_tasks
 from xlingjax.config.gin_files import (
     BINDING,
     IMPORT,
@@ -71,7 +71,7 @@ def registered() -> dict[str, Callable]:
     functions = config.bindable()
     for name, function in functions.items():
         # Not by gin's decorator: the functions' own modules stay free of gin.
-        gin.external_configurable(checked(function), name, module="xlingjax")
+        _configurable(name, function)
     return functions
 
 
@@ -79,7 +79,12 @@ def register(name: str, function: Callable) -> None:
     """One more name for recipes to bind: what workflows read beside a run's own."""
     if name not in registered():
         registered()[name] = function
-        gin.external_configurable(checked(function), name, module="xlingjax")
+        _configurable(name, function)
+
+
+def _configurable(name: str, function: Callable) -> None:
+    guarded = foreign.guarded(name, checked(function))
+    gin.external_configurable(guarded, name, module="xlingjax")
 
 
 # ---- binding -------------------------------------------------------------------------------------
@@ -102,7 +107,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     typed = [_override(override) for override in overrides]
     read = statements_of([*parts, *typed])
     # Before anything of a recipe is bound: nothing is imported of one that is refused.
-    import_modules(read)
+    foreign.read_statements(read, registered())
     for part in parts:
         _parse(part)
     # Overrides are of macros that the files set.
@@ -122,7 +127,6 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
             _places[one.name] = where if one.part.is_override else f"{where}: {one.name}"
     # Before anything is converted or trained: a mistyped number should not cost that.
     _require_types()
-    require_trusted_tasks(read)
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
     for text, mixture in MIXTURES.items():
@@ -277,6 +281,10 @@ def import_foreign(macros: Sequence[str]) -> None:
         value = _value(macro)
         if not isinstance(value, str) or not value.startswith(FOREIGN):
             continue
+        try:
+            foreign.require_allowed(macro, value)
+        except SettingError as error:
+            raise UserError(_refusal(macro, error.needed, config_lines())) from None
         run = import_model.imported(value.removeprefix(FOREIGN))
         gin.bind_parameter(f"{macro}/macro.value", run)
         if macro == "INIT_FROM" and lacks_vocabulary:

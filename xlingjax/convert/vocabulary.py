@@ -50,7 +50,7 @@ def extend(
     a row in its table of languages, the mean of the others'. Raises UserError.
     """
     require_empty(output)
-    texts = texts_by_language(mono, parallel)
+    texts = texts_by_language(mono, parallel, require_aligned=True)
     old_texts = texts_by_language(old_mono) if old_mono else {}
     trained = open_run(run)
     old_lines = [line for of_language in old_texts.values() for line in sentences_of(of_language)]
@@ -78,7 +78,7 @@ def trim(
     Returns what was done. Raises UserError.
     """
     require_empty(output)
-    texts = texts_by_language(mono, parallel)
+    texts = texts_by_language(mono, parallel, require_aligned=True)
     trained = open_run(run)
     pieces = size and size - trained.model.config.language_tokens
     new = surgery.trim(
@@ -107,7 +107,7 @@ def transplant(
     what was done. Raises UserError."""
     require_empty(output)
     new = Vocabulary.load(vocabulary)
-    texts = texts_by_language(mono, parallel) if mono or parallel else {}
+    texts = texts_by_language(mono, parallel, require_aligned=True) if mono or parallel else {}
     trained = open_run(run)
     # By content: a copy of the run's own file is the same.
     if new == trained.vocabulary:

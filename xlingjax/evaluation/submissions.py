@@ -25,6 +25,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.tags import FILL
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.numerals import is_whole
+from xlingjax.runtime.quiet import as_line
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,12 @@ def _lines(task: Task, predicted: Any) -> Iterator[str]:
         elif task.kind == "retrieval":
             yield str(_row(task.full_name, str(made)))
         elif task.kind == "mining":
-            # An id with a tab would be read back as two.
-            yield "\t".join([_one_line(task, text, "\t") for text in made])
+            # An id with a tab or an end of line would be read back as two.
+            if any(set("\t\r\n") & set(name) for name in made):
+                raise UserError(f"{task.full_name}: a tab or an end of line in the ids {made!r}")
+            yield "\t".join(made)
         else:
-            yield _one_line(task, made)
+            yield as_line(made)
 
 
 def _label(task: Task, label: Any) -> str:
@@ -90,16 +93,6 @@ def _label(task: Task, label: Any) -> str:
             f"{task.full_name}: {label!r} is not one of its labels: {', '.join(task.labels)}"
         )
     return label
-
-
-def _one_line(task: Task, text: str, barred: str = "") -> str:
-    for character in ("\n", "\r", *barred):
-        if character in text:
-            raise UserError(
-                f"{task.full_name}: {character!r} in the prediction {text!r}, and the file has a"
-                " line for each"
-            )
-    return text
 
 
 def _row(where: str, text: str) -> int:

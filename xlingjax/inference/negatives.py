@@ -134,7 +134,9 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
         file.write("\t".join(names).encode() + b"\n")
         for i, (j, similarity, kind) in enumerate(choose(lines, vectors, config, search, where)):
             if j >= 0:
-                texts = (lines[0][i], lines[1][i], lines[1][j])
+                # Without what would end a field or a line of a table.
+                found = (lines[0][i], lines[1][i], lines[1][j])
+                texts = [" ".join(text.split()) for text in found]
                 file.write("\t".join((*texts, f"{similarity:.4f}", f"{kind}\n")).encode())
                 written += 1
         # First the old table's stamp: a crash from here on leaves a table without one.

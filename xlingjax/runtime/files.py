@@ -106,12 +106,19 @@ def _require_parent(path: Path, option: str) -> None:
 # ---- reading and writing -------------------------------------------------------------------------
 
 
-def parsed_json(text: str | bytes) -> Any:
-    """The value of JSON. Raises ValueError, also for too many brackets within brackets."""
+def parsed_json(text: str | bytes, **options: Any) -> Any:
+    """The value of JSON. Raises ValueError, also for too many brackets within brackets, and for
+    half a surrogate pair, which no file and no terminal takes."""
     try:
-        return json.loads(text)
+        value = json.loads(text, **options)
     except RecursionError:
         raise ValueError("brackets within brackets, too many") from None
+    if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text.lower():
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half a surrogate pair") from None
+    return value
 
 
 @contextlib.contextmanager

@@ -97,8 +97,9 @@ def keep_freed_memory() -> None:
 def set_compile_cache() -> None:
     """Keep compiled programs on disk, so that the second start of a run compiles nothing. What a
     user has set in the environment (JAX_COMPILATION_CACHE_DIR) stays."""
-    if not jax.config.jax_compilation_cache_dir:
-        folder = os.path.expanduser("~/.cache/xlingjax/jax")
+    folder = os.path.expanduser("~/.cache/xlingjax/jax")
+    # As it stands where there is no home: a folder "~" would be made.
+    if not jax.config.jax_compilation_cache_dir and not folder.startswith("~"):
         jax.config.update("jax_compilation_cache_dir", folder)
 
 

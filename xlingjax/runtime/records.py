@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import tokenize
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,12 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import is_of_system
+from xlingjax.runtime.files import is_of_system, parsed_json
 
 ANY = object
 """A shape that any value has."""
 NUMBER = (int, float, type(None))
 """As the tracker writes numbers: null for one that is not finite."""
-
-# What JSON in a damaged file may raise; too many brackets are a RecursionError.
-_NO_JSON = (ValueError, RecursionError)
 
 
 def misfit(value: Any, shape: Any, where: str = "") -> str:
@@ -98,8 +96,8 @@ def read_record(path: Path, shape: Any, remedy: str) -> Any:
     FileNotFoundError."""
     text = read_text(path, remedy)
     try:
-        value = json.loads(text, parse_constant=_null)
-    except _NO_JSON as error:
+        value = parsed_json(text, parse_constant=_null)
+    except ValueError as error:
         raise UserError(f"{path}: not valid JSON ({error}); {remedy}") from None
     wrong = misfit(value, shape)
     if wrong:
@@ -122,11 +120,11 @@ def read_lines(path: Path, shape: Any, say: Callable[[str], None] | None = None)
             continue
         wrong = ""
         try:
-            value = json.loads(line, parse_constant=_null)
+            value = parsed_json(line, parse_constant=_null)
             wrong = misfit(value, shape)
         except UnicodeDecodeError:
             wrong = "not UTF-8"
-        except _NO_JSON:
+        except ValueError:
             wrong = "not valid JSON"
         if not wrong:
             values.append(value)
@@ -137,13 +135,20 @@ def read_lines(path: Path, shape: Any, say: Callable[[str], None] | None = None)
     return values
 
 
+# What NumPy raises: a header is Python that is parsed.
+_NO_ARRAY = (
+    *(EOFError, ValueError, TypeError, SyntaxError, ArithmeticError, LookupError, RecursionError),
+    *(MemoryError, tokenize.TokenError),
+)
+
+
 def read_npy(path: Path, remedy: str) -> np.ndarray:
     """An array of a `.npy`, read-only through a map. Raises UserError where it is missing, damaged
     or shorter than its header tells; no memory is taken for what that tells."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     # A file of less than a header, one of another kind, one that is not there.
-    except (EOFError, ValueError, TypeError, SyntaxError, ArithmeticError) as error:
+    except _NO_ARRAY as error:
         why = f"{error}"
     except OSError as error:
         if is_of_system(error):

@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import hashlib
+import json
 import math
 import resource
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.errors import UserError
+from xlingjax.errors import Stopped, UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import all_agree, first_line, is_primary
 from xlingjax.training.checkpoint import Checkpoints
@@ -159,6 +161,26 @@ def peak_memory_bytes() -> int:
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return max((one.get("peak_bytes_in_use", 0) for one in stats), default=0) or own
+
+
+def _measured(evaluator: Evaluator, *given: Any) -> dict[str, Any]:
+    """Raises UserError for what goes wrong in one of a user's own."""
+    if type(evaluator).__module__.startswith("xlingjax."):
+        return evaluator(*given)
+    try:
+        values = evaluator(*given)
+        if not isinstance(values, Mapping):
+            raise TypeError(f"it gave {values!r:.80}, and a dict is needed")
+        json.dumps(finite(values))
+    except (UserError, Stopped):
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"evaluator {evaluator.name}: {type(error).__name__}: {first_line(error)}"
+            f" ({frame.filename}, line {frame.lineno})"
+        ) from error
+    return dict(values)
 
 
 PAGE_SHARE = 0.05
@@ -311,7 +333,9 @@ class Progress:
         with self._clock.paused():
             try:
                 for name, evaluator in evaluators.items():
-                    values = evaluator(self.feed.model, state.params, step, self.feed.mesh)
+                    values = _measured(
+                        evaluator, self.feed.model, state.params, step, self.feed.mesh
+                    )
                     self.values[name] = values
                     self.tracker.evaluation(step, name, values)
             except Exception as error:

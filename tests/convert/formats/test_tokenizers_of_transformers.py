@@ -15,6 +15,7 @@ from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
+from xlingjax.data.vocabulary.tokenizer_files import BERT
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import joined, pair_rows
 
@@ -22,7 +23,6 @@ transformers = pytest.importorskip("transformers")
 
 TEXTS = (
     *small_xlmr.ODD,
-    "<mask> hello </s>",
     "q\u0301 e\u0301\u0302 ê\u0301 ①\u0301 Ａ\u0301 ¼\ufe0f ㏄\u0301",
     *{unicodedata.normalize(form, text) for text in SENTENCES for form in ("NFC", "NFD", "NFKC")},
 )
@@ -117,6 +117,9 @@ def assert_ids_are(vocabulary, theirs, texts=TEXTS):
     pair = theirs("Das Wasser", "des Sees")["input_ids"]
     texts = (joined([vocabulary.encode(text)]) for text in ("Das Wasser", "des Sees"))
     assert pair_rows(*texts, vocabulary, len(pair))["input_ids"].tolist() == [pair]
+    # transformers finds those that are pieces of a Unigram model.
+    of_text = {*vocabulary.encode("<mask> hello </s><s> <pad>")}
+    assert of_text and not of_text & (vocabulary.special_ids - {vocabulary.unk_id})
     for role in ("pad", "unk", "mask"):
         assert getattr(vocabulary, f"{role}_id") == getattr(theirs, f"{role}_token_id")
 
@@ -145,6 +148,38 @@ def test_tokens_that_were_added_to_the_pieces(tmp_path):
     text = "Das <url> Wasser"
     assert vocabulary.size == len(theirs) and vocabulary.size - 1 in vocabulary.encode(text)
     assert_ids_are(vocabulary, theirs, (*TEXTS, text))
+
+
+def test_words_that_a_slow_tokenizer_saved_beside_its_pieces(tmp_path, byte_level):
+    """XLM-R's, BERT's and RoBERTa's: one id each, as transformers reads them."""
+    words = ("ferrofluid", "ICD-10")
+    folders = [tmp_path / name for name in ("xlm-roberta", "bert", "roberta")]
+    for folder in folders:
+        folder.mkdir()
+    (folders[0] / "sentencepiece.bpe.model").write_bytes(sentencepiece_proto().SerializeToString())
+    pieces = [*BERT.values(), *"abcdefimrultoy", "##lu", "new", "is"]
+    (folders[1] / "vocab.txt").write_text("\n".join(pieces))
+    byte_level.save_model(str(folders[2]))
+    kinds = ("XLMRobertaTokenizer", "BertTokenizer", "RobertaTokenizer")
+    for folder, kind in zip(folders, kinds, strict=True):
+        config = {"tokenizer_class": kind, "do_lower_case": False}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+        (folder / "config.json").write_text(json.dumps({"model_type": folder.name}))
+        size = vocabulary_of(folder, folder.name).size
+        added = {word: size + i for i, word in enumerate(words)}
+        (folder / "added_tokens.json").write_text(json.dumps(added))
+        vocabulary = vocabulary_of(folder, folder.name)
+        text = "The ferrofluid is new ICD-10 too"
+        found = vocabulary.encode(text)
+        assert {*added.values()} <= {*found} and vocabulary.size == size + 2
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        assert theirs(text, add_special_tokens=False)["input_ids"] == found
+        # An export of it is the same tokenizer.
+        files = tokenizer_files(vocabulary, 512)
+        assert "ferrofluid" in files["tokenizer.json"].decode()
+    (folders[0] / "added_tokens.json").write_text(json.dumps({"ferrofluid": 7}))
+    with pytest.raises(UserError, match="the word 'ferrofluid' was added under another id"):
+        vocabulary_of(folders[0])
 
 
 @pytest.fixture(scope="module")

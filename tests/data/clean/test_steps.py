@@ -33,6 +33,7 @@ def test_characters():
     )
     # NFKC would make of them "fi", "2", "A"; a joiner changes what Persian and Hindi words are.
     assert normal_characters("ﬁ² Ａ می\u200cخواهم क्\u200dष") == "ﬁ² Ａ می\u200cخواهم क्\u200dष"
+    assert normal_characters("fÃ¼r “A” &amp; <b>&#252;ber") == "für “A” & <b>über"
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import pytest
 import sentencepiece
 
 from xlingjax.data.seqio.vocabulary import SeqioVocabulary
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.data.vocabulary.training import (
     _sample,
     format_report,
+    sentences_of,
     train_vocabulary,
     vocabulary_report,
 )
@@ -216,7 +218,26 @@ def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
             call()
 
 
-def test_lines_that_are_all_too_long_are_named(tmp_path):
-    (tmp_path / "a.en.txt").write_text("ab" * 10_000 + "\n")
-    with pytest.raises(UserError, match="could not train, of lines of up to 16,384 bytes"):
-        train_vocabulary(tmp_path / "v", mono=f"en={tmp_path}/a.en.txt", size=20)
+def test_lines_that_are_too_long_for_sentencepiece_are_cut(tmp_path):
+    text = "他在河边看书。火车明天早上到南京。" * 1200
+    (tmp_path / "a.zh.txt").write_text(f"{text}\n" + "ab " * 6000 + "\n")
+    parts = list(sentences_of([Text(tmp_path / "a.zh.txt", "zh")]))
+    chinese = [part for part in parts if "a" not in part]
+    assert "".join(chinese) == text and max(map(len, parts)) <= 2048
+    assert {*" ".join(parts[len(chinese) :]).split()} == {"ab"}
+    vocabulary = train_vocabulary(tmp_path / "v", mono=f"zh={tmp_path}/a.zh.txt", size=50)
+    assert any("南京" in piece for piece in vocabulary.pieces(range(vocabulary.size)))
+
+
+def test_pairs_of_unequal_lengths_teach_no_vocabulary(tmp_path):
+    (tmp_path / "de-en.de").write_text("ja\n" * 3)
+    (tmp_path / "de-en.en").write_text("yes\n")
+    with pytest.raises(UserError, match="parallel files differ in length: .* has 3 lines, .* 1"):
+        train_vocabulary(tmp_path / "v", parallel=str(tmp_path), size=40)
+
+
+def test_a_piece_that_is_not_utf8_is_no_model(vocabulary_folder, tmp_path):
+    content = (vocabulary_folder / "vocab.model").read_bytes()
+    (tmp_path / "vocab.model").write_bytes(content.replace("▁".encode(), b"\xe2\x96\x00"))
+    with pytest.raises(UserError, match="vocab.model is not a SentencePiece model"):
+        Vocabulary.load(tmp_path)

@@ -1,6 +1,8 @@
 """A folder of Hugging Face transformers as our model, parameters and vocabulary."""
 
 import dataclasses
+import json
+import re
 from pathlib import Path
 
 from xlingjax.convert.formats.bart import BART, language_rows
@@ -11,13 +13,19 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from xlingjax.convert.formats.tensors import open_tensors
+from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.convert.formats.xlm import XLM
 from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET as PROPHETNET_FILE
-from xlingjax.data.vocabulary.tokenizer_files import read_object, special_of
+from xlingjax.data.vocabulary.tokenizer_files import (
+    added_in,
+    read_object,
+    special_of,
+    with_added,
+)
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.runtime.files import parsed_json
@@ -151,21 +159,33 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     # XLM-R's family: the model itself, before the tokenizer.json that was made of it.
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
-        # What is added in mBART's are its language codes, in ours the language tokens.
-        if model_type == "mbart" or (folder / DESCRIPTION).is_file():
+        # What is added in ours are the language tokens.
+        if (folder / DESCRIPTION).is_file():
             return vocabulary
-        known = {*vocabulary.pieces(range(vocabulary.size))}
-        if _added_in(folder / "tokenizer.json") - known:
+        # In mBART's its language codes.
+        more = _added_to(vocabulary, folder, "[a-z]+_[A-Z]+" if model_type == "mbart" else "")
+        if not more:
+            return vocabulary
+        if model_type == "mbart":
+            raise _not_read(more[0], folder)
+        if (folder / "tokenizer.json").is_file():
             return TokenizerVocabulary.read(folder)
-        return vocabulary
+        content = with_added(json.dumps(tokenizer_json(vocabulary)).encode(), folder)
+        return TokenizerVocabulary(content, special_of(folder, content))
     if model_type in PROPHETNET.types and (folder / PROPHETNET_FILE).is_file():
         if model_type == CROSS_LINGUAL:
-            return Vocabulary.load(folder / PROPHETNET_FILE, "xprophetnet")
+            vocabulary = Vocabulary.load(folder / PROPHETNET_FILE, "xprophetnet")
+            if more := _added_to(vocabulary, folder):
+                raise _not_read(more[0], folder)
+            return vocabulary
         return TokenizerVocabulary.read(folder, PROPHETNET_FILE)
     files = {path.name for path in folder.iterdir()}
     # Merges of XLM are of characters, with </w> at the end of a word; those of RoBERTa of bytes.
     if "merges.txt" in files and model_type in ("", "xlm") and "tokenizer.json" not in files:
-        return FastBpeVocabulary.read(folder)
+        vocabulary = FastBpeVocabulary.read(folder)
+        if more := _added_to(vocabulary, folder):
+            raise _not_read(more[0], folder)
+        return vocabulary
     if files & {"vocab.txt", "tokenizer.json", "merges.txt"} and model_type != "mbart":
         return TokenizerVocabulary.read(folder)
     raise UserError(
@@ -174,9 +194,23 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     )
 
 
-def _added_in(path: Path) -> set[str]:
-    """Tokens of a tokenizer.json beside those of its model."""
+def _added_to(vocabulary: Vocabulary, folder: Path, leave: str = "") -> list[str]:
+    """The words beside those of the vocabulary that were added to the tokenizer of a folder. leave:
+    a pattern of those that do not count."""
     try:
-        return {token["content"] for token in read_object(path).get("added_tokens") or ()}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is no whole tokenizer.json; fetch it again") from None
+        tokens = read_object(folder / "tokenizer.json").get("added_tokens") or ()
+        words = [*(token["content"] for token in tokens), *added_in(folder)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{folder}: the files of its tokenizer cannot be read ({error}); fetch them again"
+        ) from None
+    known = {*vocabulary.pieces(range(vocabulary.size))}
+    return [word for word in words if word not in known and not re.fullmatch(leave, word)]
+
+
+def _not_read(word: str, folder: Path) -> UserError:
+    return UserError(
+        f"{folder}: the word {word!r} was added to its tokenizer, which is not read of this kind of"
+        " model; cut the table with transformers' resize_token_embeddings, and remove"
+        " added_tokens.json"
+    )

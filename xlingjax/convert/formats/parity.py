@@ -238,12 +238,15 @@ def _ours(model, kind: str, params, batch):
 def _rows(
     folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool
 ) -> list[list[int]]:
-    """Ids of every sentence. alone: compared without what stands around them, where an
+    """Ids of every sentence; those with each added word are compared, too. alone: without what
+    stands around them, where an
     encoder-decoder's source has its language or nothing. Raises UserError for one of which their
     tokenizer makes others."""
-    rows = []
+    rows: list[list[int]] = []
     normalize = _normalization(vocabulary, tokenizer)
-    for sentence in SENTENCES:
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    of_added = [f"The word {token.content} is new." for token in added if not token.special]
+    for sentence in (*SENTENCES, *of_added):
         ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
         found = ids
         if tokenizer is not None:
@@ -259,7 +262,8 @@ def _rows(
                 f" {found} and {ids}; give files that belong together"
             )
         rows.append(ids[:most])
-    return rows
+    # Of a word that was added the ids are enough.
+    return rows[: len(SENTENCES)]
 
 
 def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], str]:

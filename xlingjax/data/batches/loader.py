@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -32,8 +33,10 @@ from xlingjax.data.rows.plan import (
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.store.tokenise import BlockText, text_blocks
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.texts import repeated
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.runtime.machine import is_primary
 
 Arrays = dict[str, np.ndarray]
 ENDLESS = 1 << 62
@@ -481,6 +484,10 @@ def file_batches(
         by_languages.setdefault(file.languages, []).append(file)
     require_taken(preprocessor, by_languages)
     # Sorted: the order of texts must not depend on that of the patterns.
+    if is_primary():
+        for files in by_languages.values():
+            for path, first in repeated(files):
+                _warn(f"{path}: the same text as {first}: both count and are drawn; name one")
     taken = [
         text_blocks(files, vocabulary, holdout)
         for languages, files in sorted(by_languages.items())
@@ -488,6 +495,12 @@ def file_batches(
     ]
     texts = {text.name: text for text in taken}
     return text_source(preprocessor, vocabulary, texts, batch, length, settings)
+
+
+# Several objectives read the same files.
+@functools.lru_cache
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def require_taken(preprocessor: Preprocessor, texts: Sequence[tuple[str, ...]] | Mapping) -> None:

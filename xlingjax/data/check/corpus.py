@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,18 +11,19 @@ from typing import Any
 from xlingjax.data.check import language
 from xlingjax.data.check.alignment import misalignment, windows_of_lines
 from xlingjax.data.check.findings import Findings, counted_lines
+from xlingjax.data.clean.garbled import has_entities, is_mojibake
 from xlingjax.data.languages import spelled_twice, twice
 from xlingjax.data.rows.plan import Preprocessor, RowPlan
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.store.tokenise import text_blocks, tokenise
 from xlingjax.data.text.sources import find_pairs, find_text
-from xlingjax.data.text.texts import Pair, Text
+from xlingjax.data.text.texts import Pair, Text, repeated
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 LONG_LINE = 5000  # characters beyond which a line is probably not a sentence
-MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
+MANY = {"repeated": 0.2, "copied": 0.01, "garbled": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
 
 
@@ -54,6 +56,9 @@ def check(
     # What cannot be read or is not aligned is left out below: tokenising it would raise.
     good_texts = [text for text in texts if _check_text(text, findings)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
+    for path, first in (*repeated(good_texts), *repeated(good_pairs)):
+        message = f"the same text as {first}: a run counts and draws both; name one"
+        findings.add("warning", path, None, message)
     for text, message in language.misnamed(findings.words, good_pairs):
         findings.add("warning", text.path, None, message)
     if vocabulary is None:
@@ -72,14 +77,16 @@ def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> li
     count."""
     if isinstance(patterns, str):
         patterns = [patterns]
-    files: dict[Any, None] = {}
+    # A dict keeps the order of the patterns, as a set would not.
+    files: dict[Any, Any] = {}
     for pattern in patterns:
         try:
-            # A dict keeps the order of the patterns, as a set would not.
-            files |= dict.fromkeys(find(pattern))
+            for file in find(pattern):
+                sides = ((os.path.abspath(side.path), side.languages) for side in file.sides)
+                files.setdefault(tuple(sides), file)
         except UserError as error:
             findings.add("error", Path(pattern), None, str(error))
-    return list(files)
+    return [*files.values()]
 
 
 def _check_codes(texts: Sequence[Text], pairs: Sequence[Pair], findings: Findings) -> None:
@@ -124,6 +131,13 @@ def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Find
         message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
     _check_script(text, numbered, findings)
+    for what, is_garbled in (
+        ("UTF-8 that was once read as another encoding", is_mojibake),
+        ("entities of HTML", has_entities),
+    ):
+        found = [number for number, line in numbered if is_garbled(line)]
+        what = f"{what} (`xlingjax data clean` repairs it)"
+        _add_share(findings, "garbled", text.path, found, len(numbered), what)
     lines = [line for _, line in numbered]
     findings.words[text] = language.words_in(lines)
     if other := language.identified(lines, text.language):

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from xlingjax.data.clean.garbled import repaired
 from xlingjax.data.clean.models import identifier
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
@@ -104,9 +105,10 @@ def _normal(text: str, language: str, settings: CleanSettings) -> str:
 
 
 def normal_characters(text: str) -> str:
-    """NFC (as CCNet's and XLM-R's text is, and not NFKC, which changes what is written), control
-    characters and invisible marks removed, every run of white space one space."""
-    text = unicodedata.normalize("NFC", text)
+    """What was decoded wrongly and HTML's entities repaired; NFC (as CCNet's and XLM-R's text is,
+    and not NFKC, which changes what is written), control characters and invisible marks removed,
+    every run of white space one space."""
+    text = unicodedata.normalize("NFC", repaired(text))
     return " ".join(_UNSEEN.sub("", text).split())
 
 

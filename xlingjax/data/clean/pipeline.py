@@ -23,7 +23,7 @@ from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.errors import UserError
 from xlingjax.runtime import records
 from xlingjax.runtime.files import replaced, write_json
-from xlingjax.runtime.quiet import quiet_stderr
+from xlingjax.runtime.quiet import as_line, quiet_stderr
 from xlingjax.runtime.records import read_npy
 
 Numbered = tuple[int, Line]
@@ -143,7 +143,7 @@ def _write_lines(work: Work, part: Part) -> None:
     if not record.exists():
         # A tab is between the sides alone.
         encoded = (
-            ("\t".join(side.replace("\t", " ") for side in line) + "\n").encode()
+            ("\t".join(as_line(side).replace("\t", " ") for side in line) + "\n").encode()
             for line in clean_lines(part, work.settings, counts)
         )
         _write_whole(work.file("lines", part.number, ".txt"), encoded)

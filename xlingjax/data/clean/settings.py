@@ -11,7 +11,9 @@ UNITS = ("lines", "documents")
 class CleanSettings:
     """Each step has a value that leaves it out."""
 
-    characters: bool = True  # NFC, without control characters and invisible marks
+    characters: bool = True
+    """What was decoded wrongly and HTML's entities repaired; NFC, without control characters and
+    invisible marks."""
     punctuation: bool = False
     """Moses' normalisation of punctuation, as XLM reads text. XLM-R, VECO and ERNIE-M do not."""
     sentences: bool = True  # lines of monolingual text are split into sentences

@@ -40,8 +40,14 @@ _INDEX = "entry.json"
 
 
 def cache_root() -> Path:
-    """`$XLINGJAX_CACHE`, by default `~/.cache/xlingjax`."""
-    return Path(os.environ.get("XLINGJAX_CACHE") or Path.home() / ".cache" / "xlingjax")
+    """`$XLINGJAX_CACHE`, by default `~/.cache/xlingjax`. Raises UserError without a home."""
+    try:
+        return Path(os.environ.get("XLINGJAX_CACHE") or "~/.cache/xlingjax").expanduser()
+    except RuntimeError:
+        raise UserError(
+            "no home folder: HOME is not set, and this user has no entry in passwd; set"
+            " XLINGJAX_CACHE to a folder for what is kept from run to run"
+        ) from None
 
 
 def name_of(*identity: Any) -> str:

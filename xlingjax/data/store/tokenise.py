@@ -114,7 +114,7 @@ def end_sentences(
     return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
 
 
-FORMAT = 4
+FORMAT = 5
 """Part of every name: another form of shard or block leaves the old ones alone."""
 SHARD_LINES = 1 << 18
 """Lines of a shard."""

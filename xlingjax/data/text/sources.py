@@ -41,6 +41,8 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
     if isinstance(patterns, str | os.PathLike):
         patterns = [patterns]
     language_of: dict[Path, str | None] = {}
+    # A file that is named by two paths is one.
+    found: dict[str, Path] = {}
     for pattern in patterns:
         pattern = os.path.expanduser(os.fspath(pattern))
         code = None
@@ -58,7 +60,7 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
             require_unicode(path)
             # The last pattern that names a file decides, so
             # a code may be given for one file of a folder.
-            language_of[path] = code
+            language_of[found.setdefault(os.path.abspath(path), path)] = code
     # Sorted, so that the order of patterns changes neither rows nor hashes.
     return sorted(language_of.items())
 
@@ -261,9 +263,13 @@ def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
 
 # --- Files of stores --------------------------------------------------------------------------
 
-# `gs://`, `s3://` and whatever else fsspec opens. A file is fetched once, and again where the store
+# `gs://`, `s3://` and others that fsspec opens. A file is fetched once, and again where the store
 # says that it changed. Its copy beside the token cache keeps its folders and its name, which tell
 # its language; so both sides of a pair lie beside each other.
+
+
+STORES = "gs gcs s3 s3a az abfs abfss adl oci oss hdfs webhdfs hf http https ftp sftp ssh memory"
+"""Others of fsspec read archives, chain stores and fill in templates, which run code."""
 
 
 def is_remote(pattern: str) -> bool:
@@ -275,6 +281,8 @@ def fetched(pattern: str) -> list[Path]:
 
     Raises UserError: no such store, a package of its own is missing, it refuses.
     """
+    if "::" in pattern or pattern.split("://")[0] not in STORES.split():
+        raise UserError(f"{pattern}: no store that is read, which are {STORES.replace(' ', ', ')}")
     # Here: most runs read no store.
     import fsspec
 
@@ -291,6 +299,8 @@ def fetched(pattern: str) -> list[Path]:
 
 def _copy(store: Any, protocol: str, name: str) -> Path:
     local = cache_root() / "remote" / protocol / name.strip("/")
+    if ".." in local.parts:
+        raise UserError(f"{name!r} leads out of the folder")
     stamp = local.with_name(f".{local.name}.version")
     # What the store tells of a file: its size and time, or a hash where it has one.
     version = str(store.ukey(name))

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from xlingjax.data.languages import known_as
-from xlingjax.data.text.files import Part, content_hash, plain_name, read_lines
+from xlingjax.data.text.files import (
+    Part,
+    content_hash,
+    is_damage,
+    open_bytes,
+    pieces_of,
+    plain_name,
+    read_lines,
+)
 from xlingjax.data.text.given import parse_object
 from xlingjax.data.text.names import PAIR_STEM, file_format
 from xlingjax.errors import UserError
@@ -126,6 +137,36 @@ class Triple(Pair):
 
     def lines(self) -> Iterator[tuple[str, ...]]:
         return zip(*map(Text.lines, self.sides), strict=True)
+
+
+def repeated(files: Sequence[Text | Pair]) -> Iterator[tuple[Path, Path]]:
+    """(a file, an earlier one in the same languages with the same text in it): copies, one file
+    compressed beside itself, pairs named in both directions. Each counts, and is drawn."""
+    paths = {side.path for file in files for side in file.sides}
+    names = Counter(map(plain_name, paths))
+    seen: dict[Any, Text | Pair] = {}
+    for file in files:
+        key = [(side.language, side.column, _content(side.path, names)) for side in file.sides]
+        first = seen.setdefault(tuple(key), file)
+        if first is not file:
+            yield file.sides[0].path, first.sides[0].path
+
+
+def _content(path: Path, names: Counter[str]) -> str:
+    """A hash of what is in a file; only beside others of its name is it read unpacked for that."""
+    if names[plain_name(path)] < 2:
+        return content_hash(path)
+    with open_bytes(path) as file:
+        digest = hashlib.sha256()
+        try:
+            for piece in pieces_of(file):
+                digest.update(piece)
+        except Exception as error:
+            # Who reads its lines says so.
+            if not is_damage(error):
+                raise
+            return content_hash(path)
+    return digest.hexdigest()
 
 
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:

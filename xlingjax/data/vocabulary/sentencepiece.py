@@ -197,8 +197,8 @@ class Vocabulary:
             made = cls(model, layout)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        # What SentencePiece raises for bytes that are no model.
-        except RuntimeError:
+        # What SentencePiece raises for bytes that are no model, and for a piece that is not UTF-8.
+        except (RuntimeError, UnicodeDecodeError):
             raise UserError(f"{path} is not a SentencePiece model") from None
         if made.sha256 != written.get("sha256", made.sha256):
             raise UserError(

@@ -40,7 +40,8 @@ class TokenizerVocabulary(PieceTable):
         try:
             config = parsed_json(content)
             self._marker = _marker(config)
-            self._tokenizer = Tokenizer.from_str(content.decode())
+            named = Tokenizer.from_str(content.decode())
+            self._tokenizer = Tokenizer.from_str(json.dumps(_unmatched(config, special["unk"])))
         except UserError:
             raise
         except Exception as error:  # tokenizers raises nothing narrower
@@ -60,16 +61,19 @@ class TokenizerVocabulary(PieceTable):
         hashed = content + json.dumps(self.special, sort_keys=True).encode() + LAYOUT.encode()
         self.sha256 = hashlib.sha256(hashed).hexdigest()
         # Added tokens have rows of the table, too.
-        ids = self._tokenizer.get_vocab(with_added_tokens=True)
+        ids = named.get_vocab(with_added_tokens=True)
         self._pieces = sorted(ids, key=ids.__getitem__)
         if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
             raise UserError("the ids of tokenizer.json have gaps or stand twice")
+        for token in config.get("added_tokens") or ():
+            if ids[token["content"]] != token["id"]:
+                raise UserError(f"the word {token['content']!r} was added under another id")
         roles = {}
         for role, token in self.special.items():
             if token not in ids:
                 raise UserError(f"tokenizer.json has no piece {token!r}, its {ROLES[role]}")
             roles[role] = ids[token]
-        added = self._tokenizer.get_added_tokens_decoder()
+        added = named.get_added_tokens_decoder()
         self._take([i for i, token in added.items() if token.special], **roles)
 
     @classmethod
@@ -117,6 +121,27 @@ class TokenizerVocabulary(PieceTable):
             and i not in self.special_ids
             for i, piece in enumerate(self._pieces)
         ]
+
+
+def _unmatched(config: dict[str, Any], unknown: str) -> dict[str, Any]:
+    """tokenizer.json whose special pieces have names that no text has: a model may know them as
+    ordinary pieces (XLM-R's Unigram, of the highest score) and would find them in a text."""
+    model = config["model"]
+    pieces = model.get("vocab") or ()
+    added = config.get("added_tokens") or ()
+    # Those of the model keep their ids; others would move up if one were gone.
+    special = {one["content"] for one in added if one["special"] and one["content"] != unknown}
+    special &= {piece for piece, *_ in pieces} if isinstance(pieces, list) else {*pieces}
+    if isinstance(pieces, list):
+        named = [[f"\0{piece}" if piece in special else piece, score] for piece, score in pieces]
+    else:
+        named = {f"\0{piece}" if piece in special else piece: i for piece, i in pieces.items()}
+    return {
+        **config,
+        "model": {**model, "vocab": named},
+        "added_tokens": [one for one in added if one["content"] not in special],
+        "post_processor": None,
+    }
 
 
 def _marker(config: Any) -> str:

@@ -36,9 +36,40 @@ _OTHER_ROLES = {"bos": "bos_token", "eos": "eos_token"}  # where there is no cls
 _XLM_ROBERTA = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 
 
+def added_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """{word: it as tokenizer.json has it} of what was added to a tokenizer, as slow tokenizers save
+    it beside their pieces. Raises OSError and ValueError."""
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    config = read_object(folder / "tokenizer_config.json").get("added_tokens_decoder") or {}
+    tokens = [{**plain, **token, "id": int(number)} for number, token in config.items()]
+    for word, number in read_object(folder / "added_tokens.json").items():
+        tokens.append({**plain, "content": word, "id": int(number)})
+    # Those of the first file say more.
+    found = {token["content"]: token for token in reversed(tokens)}
+    return dict(sorted(found.items(), key=lambda item: item[1]["id"]))
+
+
+def with_added(content: bytes, folder: Path) -> bytes:
+    """tokenizer.json with the words that the folder's other files add."""
+    config = parsed_json(content)
+    known = _pieces_in(config)
+    # Normalised they would get what a text begins with.
+    more = [token | {"normalized": False} for token in added_in(folder).values()]
+    more = [token for token in more if token["content"] not in known]
+    if not more:
+        return content
+    tokens = [*(config.get("added_tokens") or ()), *more]
+    return json.dumps({**config, "added_tokens": tokens}, ensure_ascii=False).encode()
+
+
 def content_of(folder: Path, pieces: str = "vocab.txt") -> bytes:
     """tokenizer.json of the folder, or what it would be of `pieces` (WordPiece, one a line) or of
-    vocab.json and merges.txt (byte-level BPE). Raises UserError, OSError and ValueError."""
+    vocab.json and merges.txt (byte-level BPE), with the words that were added. Raises UserError,
+    OSError and ValueError."""
+    return with_added(_content_of(folder, pieces), folder)
+
+
+def _content_of(folder: Path, pieces: str) -> bytes:
     config = read_object(folder / "tokenizer_config.json")
     if (folder / "tokenizer.json").is_file():
         content = (folder / "tokenizer.json").read_bytes()
@@ -82,15 +113,18 @@ def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
 def _usual_special(content: bytes | None) -> dict[str, str]:
     if content is None:
         return BERT
-    config = parsed_json(content)
+    pieces = _pieces_in(parsed_json(content))
+    for usual in SPECIAL:
+        if set(usual.values()) <= pieces:
+            return usual
+    return BERT
+
+
+def _pieces_in(config: dict[str, Any]) -> set[str]:
     added = {token["content"] for token in config.get("added_tokens") or ()}
     vocab = config["model"].get("vocab") or ()
     # Unigram lists [piece, score], the others have a table of ids by piece.
-    pieces = {piece for piece, *_ in vocab} if isinstance(vocab, list) else {*vocab}
-    for usual in SPECIAL:
-        if set(usual.values()) <= pieces | added:
-            return usual
-    return BERT
+    return added | ({piece for piece, *_ in vocab} if isinstance(vocab, list) else {*vocab})
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,24 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_bytes, write_text
 
 LONGEST_LINE = 16_384  # bytes of a line that SentencePiece learns from; it passes over longer ones
+PART = LONGEST_LINE // 8  # characters of the parts that longer ones are cut in
 REPORT_LINES = 5000  # lines of each language that the report looks at, evenly spaced over its text
 
 
 def texts_by_language(
-    mono: str | Sequence[str] = (), parallel: str | Sequence[str] = ()
+    mono: str | Sequence[str] = (),
+    parallel: str | Sequence[str] = (),
+    require_aligned: bool = False,
 ) -> dict[str, list[Text]]:
     """The texts behind the patterns, sides of pairs included, by sorted language. Raises UserError
-    if there is none."""
+    if there is none; require_aligned: and for pairs of unequal lengths, which are read for that."""
     texts = []
     if mono:
         texts += find_text(mono)
     if parallel:
         for pair in find_pairs(parallel):
+            if require_aligned:
+                deque(pair.lines(), maxlen=0)
             # Sides of pairs are text of their languages, and small ones may have no other.
             texts += [pair.first, pair.second]
     if not texts:
@@ -53,10 +59,26 @@ def texts_by_language(
 
 
 def sentences_of(texts: Sequence[Text]) -> Iterator[str]:
+    """Lines, and the parts of those that SentencePiece would pass over."""
     for text in texts:
         for line in text.lines():
-            if line:
+            if len(line) > PART and len(line.encode()) > LONGEST_LINE:
+                yield from _parts(line)
+            elif line:
                 yield line
+
+
+def _parts(line: str) -> Iterator[str]:
+    """Cut at spaces where there are some."""
+    begin = 0
+    while begin < len(line):
+        end = begin + PART
+        space = line.rfind(" ", begin + 1, end)
+        if end < len(line) and space > 0:
+            end = space
+        if part := line[begin:end].strip():
+            yield part
+        begin = end
 
 
 def _sample(
@@ -133,7 +155,7 @@ def train_vocabulary(
 
     if model_type not in ("unigram", "bpe"):
         raise UserError(f"unknown model_type '{model_type}'; use unigram or bpe")
-    by_language = texts_by_language(mono, parallel)
+    by_language = texts_by_language(mono, parallel, require_aligned=True)
     options = {
         "model_type": model_type,
         "character_coverage": character_coverage,
@@ -214,8 +236,7 @@ def explain(message: str, size: int) -> str:
             f"{size} pieces cannot hold the characters of the text; set the size to more than"
             f" {characters[1]}"
         )
-    lines = f"of lines of up to {LONGEST_LINE:,} bytes"
-    return f"SentencePiece could not train, {lines}: {message.strip()}"
+    return f"SentencePiece could not train: {message.strip()}"
 
 
 def vocabulary_report(

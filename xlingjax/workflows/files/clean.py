@@ -91,6 +91,7 @@ def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
     monolingual = {part.name for part in parts if not part.is_pair}
     dumps = any(isinstance(part.source, Path) for part in parts)
     needs = {
+        "ftfy": ("characters", settings.characters),
         "mwxml": ("--wikipedia", dumps),
         "mwparserfromhell": ("--wikipedia", dumps),
         "sentencex": ("splitting sentences", settings.sentences and monolingual),

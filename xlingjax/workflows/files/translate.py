@@ -38,6 +38,7 @@ from xlingjax.model.decoding import Decoding
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.files import require_apart, require_file, require_folder, write_json
 from xlingjax.runtime.lock import alone_at
+from xlingjax.runtime.quiet import as_line
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.shutdown import stopped_by
 from xlingjax.training.checkpoint_paths import find_checkpoint
@@ -269,8 +270,7 @@ def _shown(number: int, written: Sequence[Sequence[Generated]]) -> Iterator[str]
     """The lines for lines of input, the first of them number `number`, from 0."""
     for i, texts_of_line in enumerate(written, number):
         for one in texts_of_line:
-            # A line end in a text would shift all lines behind it.
-            text = one.text.replace("\n", " ")
+            text = as_line(one.text)
             if len(texts_of_line) > 1:
                 text = f"{i} ||| {text} ||| {one.score:.6f}"
             yield text

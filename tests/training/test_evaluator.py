@@ -1,0 +1,34 @@
+"""Evaluators of a user's own: what goes wrong in one is one line."""
+
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.training.evaluator import Evaluator
+from xlingjax.training.progress import _measured
+
+
+class Own(Evaluator):
+    name = "own"
+
+    def __init__(self, give):
+        self.give = give
+
+    def __call__(self, model, params, step, mesh):
+        return self.give()
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (lambda: 1 / 0, r"ZeroDivisionError: division by zero \(.*test_evaluator.py, line \d+\)"),
+        (lambda: None, "TypeError: it gave None, and a dict is needed"),
+        (lambda: {"a": {1, 2}}, "TypeError: Object of type set is not JSON serializable"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(give, message):
+    with pytest.raises(UserError, match=f"^evaluator own: {message}"):
+        _measured(Own(give), None, None, 1, None)
+
+
+def test_what_is_measured_is_what_it_gives():
+    assert _measured(Own(lambda: {"a": 0.5}), None, None, 1, None) == {"a": 0.5}
