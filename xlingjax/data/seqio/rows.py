@@ -19,7 +19,7 @@ from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.features import FIELDS, Field
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Preprocessor, RowReader, join
-from xlingjax.data.seqio.task_text import LINES_AT_ONCE, lines_of
+from xlingjax.data.seqio.task_text import lines_of, open_task
 from xlingjax.data.store.tokenise import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -34,9 +34,9 @@ class ObjectiveRows:
     `fields` without the batch axis. With `{"inputs": L, "targets": T}` each is an example of an
     encoder-decoder, alone, as SeqIO's own `EncDecFeatureConverter` takes it.
 
-    Rows are planned over `lines` lines at a time, of repeated text those of several epochs: what is
-    packed together stood that near. Draws are SeqIO's: equal seeds give equal rows and masks.
-    Raises UserError where none of the first lines fits a row.
+    Rows are planned over `lines` lines at a time (all, if there are fewer): what is packed together
+    stood that near. Draws are SeqIO's: equal seeds give equal rows and masks. Raises
+    UserError where the text fits no row.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class ObjectiveRows:
         self._ids = [list(run_languages).index(code) for code in languages]
         self._counts = counts
         self._lines = lines
+        self._lines_of_text: int | None = None
 
     def __call__(
         self, dataset: tf.data.Dataset, sequence_length: Mapping[str, int] | None
@@ -97,21 +98,47 @@ class ObjectiveRows:
     ) -> Iterator[dict[str, np.ndarray]]:
         """The fields of the rows, some at a time. seeds: of the draws for rows that are made
         together; SeqIO repeats a text before it comes here, so each epoch has others."""
-        make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
-        lines = lines_of(self._task, dataset, self._vocabulary)
+        read = 0
+        passed = 0
         any_rows = False
-        while chunks := [*itertools.islice(lines, max(1, self._lines // LINES_AT_ONCE))]:
-            for block in self._planned([*zip(*chunks, strict=True)], length, make):
-                any_rows = True
-                yield block
-            # Text that is repeated without end would be read for ever.
-            if not any_rows:
-                break
-        if not any_rows:
-            raise UserError(
-                f"no {Records(self._languages, ()).name} text of task {self._task.name} fits rows"
-                f" of {length} tokens; raise the length or the limit of pieces"
-            )
+        most = self._lines_up_to(self._lines)
+        make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
+        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        # None behind the last chunk: what was read by then is planned, too.
+        for chunk in itertools.chain(lines_of(self._task, dataset, self._vocabulary), [None]):
+            if chunk is not None:
+                chunks.append(chunk)
+                read += chunk[0][1].size
+            if chunks and (chunk is None or read >= most):
+                for block in self._planned([*zip(*chunks, strict=True)], length, make):
+                    any_rows = True
+                    yield block
+                passed += read
+                chunks = []
+                read = 0
+            # Text that is repeated without end would be read for ever. Counted only where the
+            # first lines fit no row: it takes a pass.
+            if any_rows or chunk is not None and not passed:
+                continue
+            if chunk is None or passed >= self._lines_up_to(None):
+                raise UserError(
+                    f"no {Records(self._languages, ()).name} text of task {self._task.name} fits"
+                    f" rows of {length} tokens; raise the length or the limit of pieces"
+                )
+
+    def _lines_up_to(self, most: int | None) -> int:
+        """The lines of the text, counted up to `most`. No more are planned together: SeqIO repeats
+        a dataset before it comes here, and a small one would be read hundreds of times before its
+        first row."""
+        if self._lines_of_text is None:
+            task = self._task
+            cached = bool(task.supports_caching and task.cache_dir)
+            # Behind the task's preprocessors, which may drop lines or make several of an example.
+            count = _examples_in(open_task(task, "train", cached), most)
+            if most is not None and count >= most:
+                return most
+            self._lines_of_text = count
+        return min(self._lines_of_text, most or self._lines_of_text)
 
     def _maker(
         self, length: int, seeds: Iterator[tuple[int, Any]]
@@ -167,6 +194,19 @@ class ObjectiveRows:
         )
         for first in range(0, plan.count, AT_ONCE):
             yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
+
+
+def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
+    """How many a dataset has, counted up to `most`."""
+    known = int(data.cardinality())
+    if known >= 0:
+        return known
+    if most is not None:
+        data = data.take(most)
+    count = 0
+    for batch in data.map(lambda _: 1).batch(1024):
+        count += len(batch)
+    return count
 
 
 def _one_seed(pair: Any) -> Any:

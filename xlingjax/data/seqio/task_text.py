@@ -32,7 +32,6 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 
-LINES_AT_ONCE = 1024
 Lines = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 """A ragged batch of a feature -> (ids of all lines one after the other, int32 [T]; tokens of each
 line, int32 [lines])."""
@@ -331,7 +330,7 @@ def _batches(
 ) -> Iterator[Mapping[str, Any]]:
     data = data.map(lambda example: {column: example[column] for column in columns})
     try:
-        yield from data.ragged_batch(LINES_AT_ONCE)
+        yield from data.ragged_batch(1024)
     except tf.errors.OpError as error:
         raise _failed(task, error) from error
 
