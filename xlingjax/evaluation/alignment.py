@@ -25,7 +25,6 @@ Links = set[tuple[int, int]]
 
 def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
     """bool [L, S]: pairs of which each is the other's most similar."""
-    # A blank side has no words to align.
     if not similarity_LS.size:
         return np.zeros(similarity_LS.shape, bool)
     # By comparison and not by `argmax`: of equal similarities all are the highest.
@@ -40,7 +39,6 @@ def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> n
     for _ in range(rounds - 1):
         left = links.any(axis=1, keepdims=True)
         right = links.any(axis=0, keepdims=True)
-        # A side of which every word is aligned has none left to give.
         if left.all() or right.all():
             break
         weight = np.where(left & right, 0.0, np.where(left | right, alpha, 1.0))
@@ -196,7 +194,6 @@ class AlignmentEvaluator(Evaluator):
     name: str = "alignment"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        # All layers: which of them aligns best differs by model.
         layers = range(model.config.layers + 1)
         by_language: dict[str, dict[str, dict[str, float]]] = {}
         for language, gold in self.gold.items():
@@ -216,7 +213,6 @@ class AlignmentEvaluator(Evaluator):
             }
             for layer in map(str, layers)
         }
-        # Of equal ones the lowest layer.
         best = {
             method: min(by_layer, key=lambda layer, m=method: by_layer[layer][m])
             for method in METHODS

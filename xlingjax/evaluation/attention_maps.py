@@ -73,7 +73,6 @@ def maps_of(
                 f"--{option} {number}: attention of this model has {option}s 1 to {most}"
             )
     run = compiled(_attention, model, mesh, layer, reset_positions)
-    # All rows at once: they are few, and no wider than the longest.
     found = by_row(run, params, rows, len(names), mesh)
     maps = []
     for row, languages in enumerate(names):

@@ -47,7 +47,6 @@ def mine_pairs(
     layer = paper_layer(layers) if layer is None else chosen_layer(layer, layers)
     # As XTREME's script: a sentence that is there twice would be its own nearest rival.
     source_ids, target_ids = _unified(bitext.source), _unified(bitext.target)
-    # A text is its own id here.
     sides = [tuple((text, text) for text in ids) for ids in (source_ids, target_ids)]
     of = model, params, Bitext(*sides, None), vocabulary, language, languages, (pooling,)
     foreign, english = side_vectors(*of, layers=(layer,), mesh=mesh, **options)
@@ -111,6 +110,5 @@ def predict_mining(
     of = vocabulary, language, languages
     on_dev = mine_pairs(model, params, dev, *of, **options)
     threshold = tune_threshold(on_dev, dev.gold)
-    # Where both are one set it is not embedded twice.
     mined = on_dev if test is dev else mine_pairs(model, params, test, *of, **options)
     return Mining(kept(mined, threshold), threshold)

@@ -24,7 +24,6 @@ def _likeliest(model, objective: Objective, params, batch):
 def _objective(config, task: str | None) -> Objective:
     if config.classifier == "plug_in":
         return PlugIn(config.num_labels)
-    # Such a head was trained on sides that do not see each other.
     difference = config.classifier == "difference"
     return Classification(config.labels_of(task), difference, task)
 

@@ -28,13 +28,10 @@ def _vectoriser(**options):
 def char_tfidf(test: Pairs) -> dict[str, float]:
     """Cosine of character 1-4-gram TF-IDF (1 + log tf, weights fitted on the test sentences of both
     sides): shared spelling, no learning. {raw_en_to_xx, raw_xx_to_en} in 0..1."""
-    # On the sentences that are searched: only shared spelling is to count, not what a corpus knows.
     vectoriser = _vectoriser().fit([*test.foreign, *test.english])
     english = vectoriser.transform(test.english)
     foreign = vectoriser.transform(test.foreign)
-    # TF-IDF rows have length 1, so that their product is the cosine.
     scores = (english @ foreign.T).toarray()
-    # Line n of either side translates line n of the other.
     gold = np.arange(len(test))
     return {
         "raw_en_to_xx": float(np.mean(scores.argmax(axis=1) == gold)),
@@ -64,10 +61,8 @@ def lsi(
     foreign_side = foreign.fit_transform([train.foreign[i] for i in chosen])
     english_side = english.fit_transform([train.english[i] for i in chosen])
     documents = hstack([foreign_side, english_side]).tocsr()
-    # A decomposition has fewer dimensions than it has documents and n-grams.
     rank = min(dimensions, min(documents.shape) - 1)
     svd = TruncatedSVD(rank, random_state=seed).fit(documents)
-    # Columns of the foreign side come first, as in the documents.
     split = len(foreign.vocabulary_)
     english_SD = english.transform(test.english) @ svd.components_[:, split:].T
     foreign_SD = foreign.transform(test.foreign) @ svd.components_[:, :split].T
@@ -92,7 +87,6 @@ def floors(
         "lsi": {
             language: lsi(pairs, train[language], dimensions, limit)
             for language, pairs in test.items()
-            # One pair spans no space.
             if language in train and len(train[language]) > 1
         },
     }

@@ -53,7 +53,6 @@ def heldout(
         if not {*pair.languages} <= {*languages}:
             continue
         files.setdefault(language_name(pair.languages), str(pair.first.path))
-        # A source without a reference cannot be scored, and a blank one writes nothing.
         lines = [line for line in pair.lines() if all(line)]
         sides.setdefault(pair.languages, []).extend(lines)
         if pair.translates:
@@ -104,12 +103,10 @@ class GenerationScore(Evaluator):
     name: str = "generation"
 
     def __post_init__(self):
-        # Of all directions, so that every language has text to be told by.
         self.texts: dict[str, list[str]] = {}
         for one in self.sets:
             self.texts.setdefault(one.source, []).extend(one.sources)
             self.texts.setdefault(one.target, []).extend(one.references)
-        # What it refuses, it refuses before training.
         for one in self.sets:
             wrong_language_rate(one.references[:1], one.target, self.texts)
 
@@ -135,7 +132,6 @@ class GenerationScore(Evaluator):
         values |= {"kind": "generation", "signatures": {}, "lines": {}, "truncated": 0}
         values["samples"] = []
         for one in self.sets:
-            # One generator for all sets, so that programs are compiled once.
             made = generator.generate(one.sources, one.source, one.target)
             outputs = [best.text for best, *_ in made]
             scores = score(outputs, one.references, one.target, self.lowercase, self.texts)

@@ -29,7 +29,6 @@ def _top(model, count: int, size: int, params, batch):
     h_BLD = model.encode(params, batch, bidirectional)
     h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
     g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
-    # All logits at once: there are a few slots, and each needs its best few.
     logits_BMV = (
         jnp.einsum("bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32) + bias_V
     )
@@ -58,7 +57,6 @@ class MaskedSamples(Evaluator):
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         texts = [self._text_rows(*one) for one in sorted(self.texts.items())]
-        # Where no sentence fits there is nothing to show.
         texts = [rows for rows in texts if len(rows["input_ids"])]
         samples = self._show(model, params, texts, mesh) if texts else []
         return {"kind": "masked_samples", "texts": samples}
@@ -74,7 +72,6 @@ class MaskedSamples(Evaluator):
 
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
         batch = joined(parts)
-        # All rows go through the model at once: no wider than the longest.
         width = int(batch["pack_ids"].any(axis=0).sum())
         for name, values in batch.items():
             if not name.startswith("masked_"):

@@ -40,7 +40,6 @@ def text_rows(
     step = length - len(start)
     stream: list[int] = []
     for sentence in sentences:
-        # A corpus may be large: no more is tokenised than the rows hold.
         if limit and len(stream) >= limit * step:
             break
         if sentence.strip():
@@ -121,14 +120,12 @@ def _rows(
     first, second, vocabulary, length: int, language_ids: tuple[int, int], reset_positions=True
 ) -> Rows:
     if second is None:
-        # A single text is a pair whose second side is empty.
         second = [[]] * len(first)
     turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
     end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(-1, 1)
     column_L = np.arange(length)
     valid_BL = column_L < end_B1
     side_BL = valid_BL & (column_L >= turn_B1)
-    # Ids alone have a padding of their own; the other fields are 0 there.
     input_ids = np.full(valid_BL.shape, vocabulary.pad_id)
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
         input_ids[row, : len(x) + len(y)] = [*x, *y]
@@ -160,10 +157,8 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
         # By row, so that a row has its masks whatever stands before it.
         draws = np.random.default_rng((seed, row)).random(len(candidates))
         chosen_BL[row, candidates[draws < MASK_RATE]] = True
-        # A row without a prediction would cost as much and tell nothing.
         chosen_BL[row, candidates[draws.argmin()]] = True
     counts_B = chosen_BL.sum(axis=1)
-    # Rounded up to 8: few widths, so few compilations.
     slots = -(-max(1, counts_B.max()) // 8) * 8
     positions_BM = np.zeros((len(chosen_BL), slots), np.int32)
     for row, columns_L in enumerate(chosen_BL):
@@ -193,7 +188,6 @@ def same_slots(parts: Sequence[Rows]) -> list[Rows]:
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """All rows, one part after the other."""
-    # CLM predicts at every column and has no slots.
     if "masked_weights" in parts[0]:
         parts = same_slots(parts)
     return {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
@@ -234,7 +228,6 @@ def scores(
     run = compiled(_sums, model, mesh, objective, len(languages))
     # In double precision on the host: sums over many batches lose digits in float32.
     nll_G, right_G, count_G = np.zeros((3, len(languages)))
-    # Rows that fill a batch up predict nothing and add nothing to its sums.
     for sums, _ in by_batch(run, params, fields, batch_size, mesh):
         nll_G += np.asarray(sums["loss"][0], np.float64)
         right_G += np.asarray(sums["accuracy"][0], np.float64)
@@ -351,6 +344,5 @@ class TranslationPerplexity(Evaluator):
                 of = model, params, TLM(), rows, self.languages
                 by_pair[name], _ = scores(*of, batch_size=self.batch_size, mesh=mesh)
             out[kind] = by_pair
-            # First over both sides of a pair, then over pairs.
             out[f"{kind}_mean"] = mean({name: mean(of) for name, of in by_pair.items()})
         return out

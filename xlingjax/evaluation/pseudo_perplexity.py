@@ -60,7 +60,6 @@ class PseudoPerplexity(Evaluator):
         text = self.length - 1
         while text + placeholder_count(most, text) > self.length:
             text -= 1
-        # At one width all shares run by one program.
         self._places = max(1, placeholder_count(most, text))
         self._draws: list[tuple[np.ndarray, int]] = []
         parts, masked = [], []
@@ -76,7 +75,6 @@ class PseudoPerplexity(Evaluator):
 
     def _draw(self, language: str, rows: Rows) -> None:
         """For each row the order in which its places are taken, and the language."""
-        # As in training: pseudo tokens are of another language than the text.
         others = [code for code in self.targets if code != language]
         if not others:
             raise UserError(

@@ -46,7 +46,6 @@ def score_layer(
 ) -> dict[str, float]:
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
     0..1."""
-    # Each side about its own mean: what sets the languages apart is gone.
     centred = [side_SD - side_SD.mean(axis=0) for side_SD in (english_SD, foreign_SD)]
     scores = {}
     for kind, (english, foreign) in {"raw": (english_SD, foreign_SD), "centred": centred}.items():
@@ -133,7 +132,6 @@ class RetrievalEvaluator(Evaluator):
                 cuts[language] = len(cut)
             for pooling, english_NSD, foreign_NSD in zip(self.poolings, *sides, strict=True):
                 layers = zip(english_NSD, foreign_NSD, strict=True)
-                # Names of layers are texts, as they come back from JSON.
                 tables[pooling][language] = {
                     str(layer): score_layer(*states, mesh) for layer, states in enumerate(layers)
                 }

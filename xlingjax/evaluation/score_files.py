@@ -99,7 +99,6 @@ def summarise(
         by_metric = scores.get(task.full_name, {})
         if not by_metric:
             continue
-        # All metrics of a task are computed on the same languages.
         there = by_metric[task.metrics[0]]
         missing = [language for language in task.languages if language not in there]
         averaged = averaged_languages(task)
@@ -125,7 +124,6 @@ def summarise(
 
     used = {name for task in tasks for name in scores.get(task.full_name, {})}
     suite = tasks[0].suite if tasks else ""
-    # In the order of the table of metrics, whatever the tasks'.
     signatures = {name: metric.signature for name, metric in METRICS.items() if name in used}
     return {
         "tasks": result,

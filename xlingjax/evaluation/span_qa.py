@@ -82,7 +82,6 @@ def best_answers(
 
     logits: float[N, L, 2] of the rows of `windows`; see `n_best`.
     """
-    # A question has several windows, and its answer is the best over all of them.
     best = [-np.inf] * len(questions)
     texts = [""] * len(questions)
     for row, window in enumerate(windows):
@@ -93,10 +92,8 @@ def best_answers(
             # By characters of the original context: pieces
             # written out again would differ in spaces and case.
             text = context[window.spans[first, 0] : window.spans[last, 1]].strip()
-            # A piece may be a blank alone.
             if not text:
                 continue
-            # Of equal scores the answer of the first window stays.
             if score > best[number]:
                 best[number] = score
                 texts[number] = text
@@ -130,7 +127,6 @@ def predict_answers(
     that is not for spans.
     """
     check_length("span_qa", length, model.config)
-    # Predictions are kept by id, and one would hide the other.
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
@@ -150,6 +146,5 @@ def predict_answers(
         two, others = span_rows(beside.records, vocabulary, length, beside.language_id, **how)
         places = places_of_windows(windows, questions)
         rows = side_by_side(rows, places, two, places_of_windows(others, beside.records))
-    # All windows first, since an answer is chosen over those of a question.
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     return best_answers(logits, windows, questions, longest=longest, candidates=candidates)

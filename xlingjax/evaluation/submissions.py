@@ -56,9 +56,7 @@ def write_predictions(
     line break within a text.
     """
     path = prediction_path(task, folder, language, split)
-    # Before the file is touched: what it cannot hold leaves an older one as it is.
     if task.kind == "span_qa":
-        # Letters and no escapes, so that a person can read the file.
         text = json.dumps(dict(predicted), ensure_ascii=False, indent=1) + "\n"
     else:
         text = "".join(line + "\n" for line in _lines(task, predicted))
@@ -72,7 +70,6 @@ def _lines(task: Task, predicted: Any) -> Iterator[str]:
         if task.kind == "tagging":
             for tag in made:
                 yield _label(task, tag)
-            # Closes the sentence.
             yield ""
         elif task.kind in ("classification", "ranking"):
             yield _label(task, made)
@@ -120,7 +117,6 @@ def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predi
     if task.kind == "mining":
         return Predictions(read_pairs(path))
     if task.kind == "retrieval":
-        # A line for each English sentence, which is the query.
         rows = read_rows(path)
         _check_number(path, len(rows), len(gold[0].target))
         return Predictions(rows)
@@ -170,7 +166,6 @@ def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
     sentences: list[tuple[int, list[str]]] = []
     tags: list[str] = []
     begin = 1
-    # The last sentence may lack its blank line.
     lines = [*read_lines(path), (None, "")]
     for number, text in lines:
         if text.strip():

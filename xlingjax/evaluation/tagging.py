@@ -57,7 +57,6 @@ def predict_tags(
     beside: of a model that is plugged in, the translation of each sentence.
     """
     how: dict[str, Any] = {"apart": apart, "marks": marks}
-    # A sentence that is too long for a row takes several, each with words of its own.
     rows, parts = tagged_rows(sentences, vocabulary, length, tags, language, language_id, **how)
     if beside is not None:
         pivot = beside.language, beside.language_id

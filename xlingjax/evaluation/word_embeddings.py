@@ -34,7 +34,6 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
             raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
             )
-        # A dict, since dictionaries list a pair twice and the order of the rest matters.
         pairs[cells[0], cells[1]] = None
     if not pairs:
         raise UserError(
@@ -81,7 +80,6 @@ def word_vectors(
     if pieces not in PIECES:
         raise UserError(f"pieces {pieces!r} is not one of {', '.join(PIECES)}")
     found = {}
-    # Each word once, since dictionaries repeat those of several translations.
     for word in dict.fromkeys(words):
         # The vectors of pieces that write nothing, as the space before a word, are no part of the
         # word's, and the row of the unknown piece is no vector of this word.
@@ -120,7 +118,6 @@ def score_dictionary(
         return counts | {"words": 0} | dict.fromkeys(names)
     first_PD = np.stack([firsts[a] for a, _ in kept])
     second_PD = np.stack([seconds[b] for _, b in kept])
-    # A word may have several translations: it is searched, and found, once.
     queries = list(dict.fromkeys(a for a, _ in kept))
     targets = list(dict.fromkeys(b for _, b in kept))
     query_QD = unit_rows(np.stack([firsts[word] for word in queries]))

@@ -62,7 +62,6 @@ def figures(
     shown."""
 
     def latest(run: Run) -> dict[str, Any]:
-        # The lines are in the order of steps, so a later one takes the place of an earlier one.
         return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
 
     # Names of folders and no paths: the report is read on other machines.
@@ -104,7 +103,6 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     sections = []
     for anchor, (title, make) in shown.items():
         body = _of_any_shape(run, title, lambda a=anchor, m=make: _body(a, m()), "")
-        # A section that has nothing to show has no link either.
         if body:
             sections.append((anchor, title, body))
 

@@ -53,7 +53,6 @@ def model_card(
     # What was exported decides, not what was trained:
     # a pretrained run may be exported as an encoder.
     architecture = described["architectures"][0]
-    # In their order: "Model" is a longer name's ending, too.
     auto, task = next(classes for end, classes in _TASKS.items() if architecture.endswith(end))
     weights = run.record.get("weights", {})
     embedded = list(described["lang2id"]) if described.get("use_lang_emb") else []
@@ -84,7 +83,6 @@ def model_card(
         step=step,
         auto=auto,
         task=task,
-        # The first of its languages, so that the example runs as it stands.
         embedded=embedded[:1],
         vectors=vectors,
         prefix=_json(vectors.prefix),

@@ -51,7 +51,6 @@ def inspect(
     makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources
     advance.
     """
-    # Here, since a report of a finished run shows nothing on a terminal.
     from rich.console import Console
 
     console = console or Console()
@@ -106,7 +105,6 @@ def _draw(
     first = source.next()
     if not {"masked_positions", "run_offsets"} & set(objective.reads):
         return first, {}
-    # One batch is enough to show rows; a rate needs more of them.
     drawn = [first, *(source.next() for _ in range(1, batches))]
     return first, mask_statistics(drawn, vocabulary, source.languages)
 
@@ -123,7 +121,6 @@ def write_page(folder: Path, title: str, parts: Sequence[str]) -> None:
 
 
 def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
-    # Here, since a page alone needs no rich.
     from rich.table import Table
     from rich.text import Text
 

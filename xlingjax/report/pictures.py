@@ -122,7 +122,6 @@ def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> lis
     grids = []
     for kind, title in KINDS.items():
         score = f"{kind}_en_to_xx"
-        # The same choice as the evaluator's, whose figures stand beside.
         best = best_layer(layers, score)
         named = "embeddings" if best == "0" else f"layer {best}"
         title = f"{title}, by layer: en → xx (%); best: {named}"

@@ -117,7 +117,6 @@ def read_row(
                 special=token in vocabulary.special_ids,
             )
         )
-    # Only objectives of classes have one.
     label = int(one["labels"][0]) if "labels" in one else None
     # The mask itself, as attention evaluates it, and no second account of it.
     fields = Fields.from_batch(one)
@@ -352,7 +351,6 @@ def mask_statistics(
         is_random = ~is_mask & ~is_kept
         for column, kind in enumerate((is_mask, is_random, is_kept), 1):
             np.add.at(counts[:, column], language_BM[used_BM & kind], 1)
-    # A language of the run need not occur in these batches.
     of_each = zip(languages, counts, strict=True)
     statistics = {name: _shares(*map(int, row)) for name, row in of_each if row[0]}
     # Of the sums, not a mean of the rates: languages occur unequally often.

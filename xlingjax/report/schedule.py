@@ -87,7 +87,6 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     settings = values(record)
     first = [what for what in ALWAYS if what in settings]
     for what in dict.fromkeys([*first, *settings]):
-        # Objectives of the same values share a row.
         alike: dict[str, list[str]] = {}
         for objective, stages in settings[what].items():
             # An option that is not set says nothing to a reader.

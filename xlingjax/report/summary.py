@@ -90,13 +90,11 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     translation = run.last("translation_perplexity") or {}
     for side in ("visible", "hidden"):
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
-    # A run that is itself a fine-tuning has its own scores.
     candidates = [*finetuned, run]
     for name, kind in FINETUNED.items():
         values = _first_last(candidates, kind)
         out[f"{name}_en"] = values.get("en")
         out[f"{name}_mean_other"] = values.get("mean_other")
-        # What guessing reaches, and of how many examples the figure is.
         out[f"{name}_commonest_en"] = values.get("commonest", {}).get("en")
         out[f"{name}_examples_en"] = values.get("examples", {}).get("en")
     generated = _first_last(candidates, "generation")

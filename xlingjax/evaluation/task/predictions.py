@@ -126,7 +126,6 @@ def predict(
         generator = Generator(
             model, params, vocabulary, run.languages, decoding, run.mesh, truncate=True
         )
-        # XGLUE's generation stays within a language.
         made = generator.generate([record.source for record in records], language, language)
         return [best.text for best, *_ in made]
     if task.kind == "tagging":

@@ -74,7 +74,6 @@ def means(
     # Per language, so that en and the gap are of the same score as the mean.
     score = {code: _mean(values[name] for name in names) for code, values in by_language.items()}
     averaged = score if task.averaged is None else {*score} & {*task.averaged}
-    # Where none of the official languages was measured, the mean of what was.
     out = {"mean": _mean(score[code] for code in averaged or score)}
     if task.trained_on in score:
         out[task.trained_on] = score[task.trained_on]
@@ -114,7 +113,6 @@ class TaskScore(Evaluator):
     def __post_init__(self):
         names = chosen_languages(self.task, self.data, self.split, self.requested)
         self._records = {name: self._read(name) for name in names}
-        # After all are read: a file that cannot be read is the first thing to mend.
         for name, records in self._records.items():
             if not has_gold(records[0]):
                 raise UserError(

@@ -52,11 +52,9 @@ def write_heldout(
             written[path.name] = len(lines)
     pairs: dict[tuple[str, ...], list[Pair]] = {}
     for pair in find_pairs(parallel) if parallel else ():
-        # Only translations are measured.
         if PIVOT in pair.languages and pair.translates:
             pairs.setdefault(pair.languages, []).append(pair)
     for languages, files in pairs.items():
-        # A line that lacks a side is no pair.
         lines = [line for line in _held(files, share["pairs"]) if all(line)]
         if not lines:
             continue

@@ -51,7 +51,6 @@ def prepare(
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
     first_model(request.source, start)
-    # Before the text is read, which takes long where there is much of it.
     check_start(str(start))
     config = model_of(start)
     vocabulary = Vocabulary.load(start)
@@ -95,7 +94,6 @@ def prepare(
     safe_steps = int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1
     values |= {
         "TRAIN_STEPS": steps,
-        # A share, so that short trainings warm up as long ones do.
         "WARMUP_STEPS": steps // 16,
         "EVAL_EVERY": often * any_held_out,
         "CHECKPOINT_EVERY": min(1000, often, safe_steps),
@@ -219,7 +217,6 @@ def _measure_start(
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
     recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")
-    # Where nothing is held out the evaluators are empty, and `evaluate` refuses that.
     if any_held_out:
         print("before:", flush=True)
         evaluate(read_recipe([str(recipe)], ()), start, machine)
@@ -284,7 +281,6 @@ def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str,
     lines.append(f"train.objectives = [{objectives}]")
     lines.append('train.schedule = "alternate"')
     lines.append("")
-    # Behind the includes, whose defaults they replace.
     for macro, value in values.items():
         lines.append(f"{macro} = {value!r}")
     lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")

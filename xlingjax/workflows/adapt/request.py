@@ -40,7 +40,6 @@ class Request:
         for name in self.objectives:
             if name not in self.known:
                 raise UserError(f"--objectives {name}: there are {', '.join(self.known)}")
-        # Two files may make the same objective.
         if not self.names or len({*self.names}) != len(self.names):
             raise UserError(
                 f"--objectives {','.join(self.objectives)}: name at least one, and each once:"

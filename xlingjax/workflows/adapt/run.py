@@ -80,7 +80,6 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
         # Written when everything is prepared: a record with settings is what tells a later start
         # that it goes on.
         write_json(folder / RECORD, record)
-    # From the file, which a user may have changed since: it says all that was decided.
     recipe = read_recipe([str(folder / "recipe.gin")], ())
     status = launch(recipe, folder / "run", "pretrain", machine)
     if status:
@@ -89,7 +88,6 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
     after = read_run(folder / "run")
     rows = compared(read_run(folder / "start"), after)
     worsened = worse(rows, pairs_of(after))
-    # Kept before the export, whose model card shows it and which may still fail.
     write_json(
         folder / RECORD,
         record | {"before_after": rows, "worse": worsened, "export": _flags(export)},

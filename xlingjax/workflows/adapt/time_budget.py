@@ -29,7 +29,6 @@ def within_hours(
     workdir = Path(workdir)
     if any(override.partition("=")[0] == "TRAIN_STEPS" for override in overrides):
         raise UserError("--hours and --gin.TRAIN_STEPS: both say how long it trains; give one")
-    # JAX settles on a platform when it is first used.
     start(machine)
     with one_run_in(workdir):
         record = _begun(workdir, hours)

@@ -60,7 +60,6 @@ def measured(
             checkpoint=CheckpointConfig(every=0),
             stopping=StoppingConfig(),
         )
-        # A trial that was stopped has measured too few steps to plan by.
         if launch(dataclasses.replace(trial, plan=plan), folder, "pretrain", machine):
             raise Stopped("stopped while its speed was measured; the same command begins again")
         speed = _speed(folder)
@@ -70,7 +69,6 @@ def measured(
                 evaluate(read_recipe(files, overrides), folder, machine)
             speed["seconds_per_evaluation"] = time.monotonic() - began
     finally:
-        # The training starts from its own first weights, not from a trial.
         shutil.rmtree(folder, ignore_errors=True)
     return speed
 
@@ -80,7 +78,6 @@ def _speed(folder: Path) -> dict[str, float]:
     # Totals, which several lines of a step repeat.
     totals = sorted({(line["seconds"], line["tokens_seen"]) for line in run.metrics})
     seconds, tokens = np.diff(np.array(totals, float), axis=0).T
-    # The first ones fill caches.
     seconds = seconds[len(seconds) // 3 :]
     tokens = tokens[len(tokens) // 3 :]
     # Objectives take turns and cost differently: a mean of the steps that were not disturbed.

@@ -42,9 +42,7 @@ def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.
     `runs.summary`)."""
     table = pandas.DataFrame([{"mix": cell["mix"], **cell[of]} for cell in cells])
     seeds = table.groupby("mix", sort=False)
-    # A mean over other seeds than the rest of the row would not compare with it.
     means = seeds.agg(lambda values: values.mean(skipna=False)).dropna(axis="columns", how="all")
-    # Seeds are a sample, so n - 1.
     return means, seeds.std(ddof=1).fillna(0.0)[[*means]]
 
 
@@ -65,7 +63,6 @@ def shown(name: str, mean: float, deviation: float) -> str:
         return "–"
     if name.startswith("tokens"):
         return f"{mean:,.0f}"
-    # One seed has no deviation, and ± 0.000 would claim that seeds agree.
     if not deviation:
         return f"{mean:.3f}"
     return f"{mean:.3f} ± {deviation:.3f}"

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.config.recipe import parse_gin
-from xlingjax.errors import UserError, require_choice, require_whole
-from xlingjax.model.config import CHOICES
+from xlingjax.errors import UserError, require_whole
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.lock import alone_in
 from xlingjax.training.run_record import read_result, read_run_record
@@ -47,12 +46,10 @@ class Bakeoff:
     jobs: int = 1
     """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside
     one another they slow each other, so speeds compare only under equal jobs."""
-    dtype: str | None = None  # DTYPE of every run; None: as its own words say
 
     def __post_init__(self):
         require_whole(self, "[0, inf)", "seeds tokens", "bakeoff: ")
         require_whole(self, "[1, inf)", "jobs", "bakeoff: ")
-        require_choice(self, CHOICES["dtype"], "dtype", "bakeoff: ")
         if not self.mixes or not self.seeds or len({*self.seeds}) != len(self.seeds):
             raise UserError("bakeoff: name at least one mix and one seed, and no seed twice")
         # "mlm+tlm" and "mlm tlm" would go on with each other's runs; so would a task "pretrain".
@@ -83,11 +80,6 @@ class Bakeoff:
             filled.append(f"INIT_FROM={encoder}")
         return filled
 
-    @property
-    def last_words(self) -> list[str]:
-        """Behind those of every run."""
-        return [f"DTYPE={self.dtype}"] if self.dtype else []
-
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -114,12 +106,10 @@ def run(
     with alone_in(folder, "choose another --workdir"), make.stop.listen():
         steps: dict[str, int | None] = dict.fromkeys(config.mixes)
         if config.tokens:
-            # How many tokens a step reads is known before any cell begins.
             calibration = _calibration(config, folder, make)
             run_all(calibration.values(), config.jobs, say, make.stop)
             for mix, one in calibration.items():
                 tokens = read_result(one.workdir)["tokens_seen"]
-                # At least one: a mix whose step reads more than was asked for trains all the same.
                 steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / tokens))
         jobs = [job for cell in cells for job in _runs(config, cell, steps[cell.mix], make)]
         run_all(jobs, config.jobs, say, make.stop)
@@ -220,10 +210,10 @@ def _runs(config: Bakeoff, cell: Cell, steps: int | None, make: _Maker) -> list[
     if steps:
         words.append(f"TRAIN_STEPS={steps}")
     folder = cell.folder / "pretrain"
-    pretrain = make("pretrain", [*words, *config.last_words], folder, steps)
+    pretrain = make("pretrain", words, folder, steps)
     runs = [pretrain]
     for task in config.tasks:
-        words = [*config.task_words(cell.mix, task, folder), seed, *config.last_words]
+        words = [*config.task_words(cell.mix, task, folder), seed]
         runs.append(make("finetune", words, cell.folder / task, encoder=pretrain))
     return runs
 
@@ -239,7 +229,6 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
             words.append("WARMUP_STEPS=1")
         # How much a step reads is all that is wanted: no evaluations, no checkpoints.
         words += [f"TRAIN_STEPS={CALIBRATION_STEPS}", "EVAL_EVERY=0", "CHECKPOINT_EVERY=0"]
-        words += config.last_words
         one = make("pretrain", words, folder / "calibration" / slug(mix), CALIBRATION_STEPS)
         # Of a macro that a recipe does not read (an encoder-decoder's HELDOUT_TEXT) a value is
         # refused.
@@ -292,7 +281,6 @@ def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str
         # Of texts that are written: BLEU of the languages that were trained on, and of the others.
         english = figures[f"{task}_en"] = tested.get("en", tested.get("bleu_trained"))
         other = figures[f"{task}_other"] = tested.get("mean_other", tested.get("bleu_others"))
-        # Of translations: of all directions.
         if english is None and other is None:
             figures[task] = tested.get("bleu_mean")
     figures["tokens"] = pretrained["tokens_seen"]

@@ -124,7 +124,6 @@ def environment(compiler: str) -> dict[str, str]:
         path = [str(folder), *filter(None, [variables.get("PYTHONPATH")])]
         variables["PYTHONPATH"] = os.pathsep.join(path)
     elif not _is_installed(module):
-        # jaxlib, jax and the plugins have one version.
         wheels = WHEELS[compiler].format(jax=version("jaxlib"))
         raise UserError(
             f"the compiler of {compiler} is not installed; install it beside this environment:"
@@ -132,7 +131,6 @@ def environment(compiler: str) -> dict[str, str]:
         )
     # No device is looked for: only the compiler is asked.
     variables["JAX_PLATFORMS"] = "cpu"
-    # Programs for other devices are no use to the cache of this one.
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if compiler == "tpu":
         # Else it asks the cloud which machine this is, and lets one process at a time in.

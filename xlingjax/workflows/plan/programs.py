@@ -144,7 +144,6 @@ def _turns(
             stage = latest(frozen_from, step)
             name = turn.label + (f" from step {stage}" if stage else "")
             _, first, steps = found.get(name, (turn, step, 0.0))
-            # The rest of the stage is as its beginning.
             found[name] = (turn, first, steps + (end - begin) / looked_at)
     return found
 

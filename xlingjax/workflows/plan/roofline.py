@@ -54,7 +54,6 @@ def sent_of(
     # Two sums a layer forward, two backward, in 16 bits.
     states = tokens / (data * fsdp) * config.dim * 2
     sums = 4 * layers * 2 * share(tensor) * states
-    # What is innermost on the devices is within a machine.
     sent: dict[int, float] = {}
     for group, size in (
         (math.prod((data, fsdp, tensor)), gradients),

@@ -52,7 +52,6 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
             untrained.setdefault(weights, {}).setdefault(name, []).append(row)
     overall = []
     for (strategy, _, weights), by_task in members.items():
-        # One task is its own mean.
         if len(by_task) < 2:
             continue
         # XTREME counts retrieval and mining of the encoder itself beside tasks that are fine-tuned.
@@ -116,7 +115,6 @@ def by_number(rows: Sequence[Row]) -> list[dict[str, Any]]:
     alike: dict[tuple, dict[str, Row]] = {}
     # Sets first: a pivot counts where there is no set of its language alone.
     for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
-        # Rows without one mean (unequal seeds, no answers) cannot be averaged.
         if trained_on(row) and "mean" in row["means"]:
             alike.setdefault(_key(row), {}).setdefault(trained_on(row), row)
     lines = []
@@ -135,7 +133,6 @@ def _key(row: Row) -> tuple:
     # A pivot is a set of one language.
     strategy = {"pivot": "multi_language"}.get(row["strategy"], row["strategy"])
     return (
-        # First, since the lines are sorted by it.
         len(trained_on(row).split("+")),
         row.get("folder", ""),
         strategy,

@@ -31,7 +31,6 @@ def rows_of(cells: Iterable[Cell]) -> list[Row]:
     for key, by_settings in groups.items():
         seeds = sorted(max(by_settings.values(), key=_dev_score), key=lambda cell: cell["seed"])
         if _is_of_one_target(seeds[0]):
-            # Without the variant: the models of translate-train differ in it and are one row.
             key = row_key(seeds[0])
         parts_by_row.setdefault(key, []).append(seeds)
         tried_by_row[key] = max(tried_by_row.get(key, 0), len(by_settings))
@@ -69,7 +68,6 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
     examples: dict[str, int] = {}
     for cell in cells:
         examples |= cell["test"]["examples"]
-    # Of each seed, language and metric one.
     scores = pd.DataFrame(
         [
             (metric, language, value)
@@ -134,14 +132,12 @@ def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
         "select": first["select"] | {"step": [cell["select"]["step"] for cell in cells]},
         "dev_languages": dev_languages,
     }
-    # A mean of models of other seeds would have no deviation over seeds.
     if len({tuple(cell["seed"] for cell in seeds) for seeds in models.values()}) == 1:
         per_seed = []
         for of_seed in zip(*models.values(), strict=True):
             scores: dict[str, Any] = {}
             for cell in of_seed:
                 scores |= cell["test"]["by_language"]
-            # Every language was trained on, by its own model, so none counts as another.
             per_seed.append(means(scores, task_named(first["task"]), list(models))["mean"])
         row["means"] = {"mean": mean_and_sd(per_seed)}
     return row
