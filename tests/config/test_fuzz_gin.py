@@ -1,5 +1,5 @@
-"""Gin text of anyone, damaged and hostile: read or refused in one line; what came with a run imports
-nothing and fetches nothing. XLINGJAX_FUZZ_SECONDS=3600 makes an hour of it, XLINGJAX_FUZZ_SEED
+"""Gin text of anyone, damaged and hostile: read or refused in one line; what came with a run
+imports nothing and fetches nothing. XLINGJAX_FUZZ_SECONDS=3600 makes an hour of it, XLINGJAX_FUZZ_SEED
 others."""
 
 import collections
@@ -24,7 +24,11 @@ VALUES += ["'hf:a/b'", "'s3://a/b'", "'reference::x'", "'zip://x::http://a'", "N
 VALUES += ["{}", "[[]]", "{1: [2]}", "'\\0'", "'\\ud800'", "9" * 400, "(1, 2)", "@", "'", "[", "%"]
 STATEMENTS = [f"import {CANARY}", f"from {CANARY} import x", f"from x import {CANARY}", "import os"]
 STATEMENTS += ["from __gin__ import dynamic_registration", "include 'evil.gin'", "include 'x'"]
-STATEMENTS += [f"corpus:\n  tasks = '{CANARY}'", f"x/macro:\n  value = '{CANARY}'", "import xlingjax.y"]
+STATEMENTS += [
+    f"corpus:\n  tasks = '{CANARY}'",
+    f"x/macro:\n  value = '{CANARY}'",
+    "import xlingjax.y",
+]
 
 
 @pytest.fixture
