@@ -1,6 +1,8 @@
 """Gin text of anyone, damaged and hostile: read or refused in one line; what came with a run
-imports nothing and fetches nothing. XLINGJAX_FUZZ_SECONDS=3600 makes an hour of it, XLINGJAX_FUZZ_SEED
-others."""
+imports nothing and fetches nothing.
+
+XLINGJAX_FUZZ_SECONDS=3600 makes an hour of it, XLINGJAX_FUZZ_SEED others.
+"""
 
 import collections
 import random
