@@ -86,7 +86,7 @@ from xlingjax.config.recipe import read_recipe
 given = ["MONO=a", "PARALLEL=b", "VOCABULARY=v", "VOCABULARY_SIZE=400", "LANGUAGES=de en"]
 recipe = read_recipe(["normed.gin"], [*given, "NORM_SCALE=0.5"])
 open("config.gin", "w").write(recipe.config)
-for recipe in (recipe, read_recipe(["config.gin"], [])):
+for recipe in (recipe, read_recipe(["config.gin"], [], trust=True)):
     [norm] = recipe.bound["evaluators"][1]()
     print(norm.name, norm(None, {"w": np.array([3.0, 4.0])}, 0, None))
 """

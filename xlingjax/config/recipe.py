@@ -328,12 +328,15 @@ def build(name: str) -> Any:
         raise UserError(_located(error)) from None
     except UserError as error:
         raise UserError(in_one_line(error)) from None
+    except RecursionError:
+        raise UserError(f"{name}: a reference leads back to what it is bound in") from None
     except (RuntimeError, TypeError) as error:
         # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         message = str(error)
         of_gin = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", message)
         of_python = re.search(
-            r"missing \d+ required .* arguments?: (.+)[\s\S]*?In call to configurable '(\w+)'",
+            r"missing (?:\d+ required .* arguments?|a required argument): (.+)"
+            r"[\s\S]*?In call to configurable '(\w+)'",
             message,
         )
         if of_gin:

@@ -24,17 +24,6 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="session")
-def xlmr_model(corpus, tmp_path_factory):
-    """A model with XLM-R's SentencePiece ids (unk 0, bos 1, eos 2), as Meta trained theirs."""
-    prefix = tmp_path_factory.mktemp("xlmr") / "spm"
-    files = [str(path) for path in sorted(corpus.glob("mono/*/*.txt"))]
-    sentencepiece.SentencePieceTrainer.train(
-        input=files, model_prefix=str(prefix), vocab_size=200, character_coverage=1.0, minloglevel=2
-    )
-    return prefix.with_suffix(".model")
-
-
 def test_xlm_layout_has_xlms_special_ids(vocabulary):
     assert vocabulary.layout == "xlm" and vocabulary.size == 220
     assert (vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id) == (1, 1, 2)
