@@ -3,9 +3,6 @@
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Before any file of this folder: behind SeqIO's import `xlingjax.tasks` registers the embedded
-# corpus, which imports these files.
-import seqio  # noqa: E402, F401
 
 
 def keep_tensorflow_off_accelerators() -> None:
@@ -15,3 +12,8 @@ def keep_tensorflow_off_accelerators() -> None:
 
     if tf.config.list_physical_devices("GPU"):
         tf.config.set_visible_devices([], "GPU")
+
+
+# Before the other files here: behind SeqIO's import `xlingjax.tasks` registers the embedded
+# corpus, which imports these files.
+import seqio  # noqa: E402, F401
