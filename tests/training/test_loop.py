@@ -312,6 +312,14 @@ def test_out_of_memory_names_what_to_change(tmp_path):
 
 
 @pytest.mark.long
+def test_a_run_that_goes_on_says_what_of_its_course_is_another(tmp_path, capsys):
+    tiny_run.run(tmp_path, steps=2, objectives=("mlm",))
+    tiny_run.run(tmp_path, steps=2, objectives=("mlm",))
+    assert "note:" not in capsys.readouterr().out
+    tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
+    assert "note: steps is 4, was 2, from step 2 on" in capsys.readouterr().out
+
+
 def test_a_run_that_goes_on_has_no_result_until_it_ends(tmp_path):
     """What an earlier, shorter start left would hide from the report that the run still goes."""
     result = tmp_path / "result.json"

@@ -5,7 +5,9 @@ hashes of its files. `run` holds the data positions, which all hosts have alike.
 """
 
 import contextlib
+import errno
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -296,7 +298,11 @@ def _without_params(state: TrainState) -> dict[str, Any]:
 def explained(error: Exception, folder: Path) -> Exception:
     """A UserError when the disk is the cause, else the error itself."""
     why = first_line(error)
-    if "No space left" in why or "RESOURCE_EXHAUSTED" in why:
+    # TensorStore has this word for a full disk and for a limit alike.
+    limit = os.strerror(errno.EMFILE)
+    if limit in str(error):
+        why = f"{limit} (ulimit -n)"
+    elif "No space left" in why or "RESOURCE_EXHAUSTED" in why:
         why = "No space left on device"
     elif not isinstance(error, OSError) and not is_of_system(error):
         return error

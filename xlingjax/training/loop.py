@@ -35,6 +35,7 @@ from xlingjax.training.initialisation import (
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.progress import Progress
 from xlingjax.training.run_record import (
+    changed_course,
     require_alike,
     require_one_run,
     run_identity,
@@ -215,6 +216,9 @@ def train(
         tracker.say(f"weights: {first.weights}; {parameters}; {left}")
         if ends < steps:
             tracker.say(early.reason())
+        course = feed.course(steps, schedule, optimizer)
+        if step < ends and (changes := changed_course(workdir, course)):
+            tracker.say(f"note: {changes}, from step {step} on")
 
         # ---- what the run is, on disk: only now, when nothing is left to refuse ------------------
         # A finished run keeps the record that it has.
@@ -230,8 +234,7 @@ def train(
                 "given": first.donated,
             }
             record = {"identity": identity, "config": extra_config or {}}
-            record |= feed.course(steps, schedule, optimizer)
-            write_run(workdir, record, feed, session)
+            write_run(workdir, record | course, feed, session)
         tracker.begin(step)
 
         # ---- the loop ----------------------------------------------------------------------------

@@ -188,6 +188,17 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
         yield path, saved, ours
 
 
+def changed_course(workdir: Path, course: Mapping[str, Any]) -> str:
+    """What of its course a run that goes on changes, in words: it may, but not unsaid. "": nothing,
+    or there is no record."""
+    path = workdir / "run.json"
+    if not path.is_file():
+        return ""
+    saved = read_run_record(workdir)
+    changes = differences({name: saved.get(name) for name in course}, dict(course))
+    return ", ".join(f"{field} is {now}, was {was}" for field, was, now in changes)
+
+
 def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
     """Raise UserError naming each field that differs with both values."""
     differing = list(differences(saved, ours))
