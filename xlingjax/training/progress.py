@@ -172,7 +172,7 @@ def _measured(evaluator: Evaluator, *given: Any) -> dict[str, Any]:
         if not isinstance(values, Mapping):
             raise TypeError(f"it gave {values!r:.80}, and a dict is needed")
         json.dumps(finite(values))
-    except (UserError, Stopped):
+    except (UserError, Stopped, jax.errors.JaxRuntimeError):
         raise
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -3,6 +3,7 @@ passages."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,14 @@ def checked_question(
 
 def _answers(qa: dict, where: str) -> list:
     answers = qa.get("answers")
+    # As `datasets` writes them: a list of texts beside one of starts.
+    if isinstance(answers, dict):
+        columns = [answers.get("text"), answers.get("answer_start")]
+        if all(isinstance(column, list) for column in columns):
+            answers = [
+                {"text": text, "answer_start": start}
+                for text, start in itertools.zip_longest(*columns)
+            ]
     # Test sets lack the list, or have null for it.
     if answers is not None and not isinstance(answers, list):
         raise UserError(f"{where}: answers are no list of objects with a text and an answer_start")
