@@ -78,37 +78,19 @@ def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, 
     return {0: entry}
 
 
+@dataclasses.dataclass
 class Feed:
     """The batches of a run, by stage: an objective that changes has one for each (see
-    `stages.stage_name`)."""
+    `stages.stage_name`). Raises UserError for what can be refused before any text is read."""
 
-    names: list[str]
-    """Of the objectives, in order."""
-    weights: list[Weight]
-    starts: set[int]
-    """Steps at which a stage begins."""
-    runs: dict[str, ObjectiveRun]
-    """By stage."""
-    sources: dict[str, BatchSource]
-    shapes: dict[str, dict[str, tuple[int, ...]]]
-    """By stage, of the fields that it reads."""
-    languages: tuple[str, ...]
+    given: dataclasses.InitVar[Sequence[ObjectiveRun | Mapping[int, ObjectiveRun]]]
+    """The objectives."""
     model: Encoder
     mesh: jax.sharding.Mesh
     microbatches: int
 
-    def __init__(
-        self,
-        objectives: Sequence[ObjectiveRun | Mapping[int, ObjectiveRun]],
-        model: Encoder,
-        mesh: jax.sharding.Mesh,
-        microbatches: int,
-    ):
-        """Raises UserError for what can be refused before any text is read."""
-        self._stages = list(map(in_stages, objectives))
-        self.model = model
-        self.mesh = mesh
-        self.microbatches = microbatches
+    def __post_init__(self, given: Any) -> None:
+        self._stages = list(map(in_stages, given))
         # Name and weight are those of the first stage: an objective keeps them.
         self.names = [stages[0].objective.name for stages in self._stages]
         self.weights = [stages[0].weight for stages in self._stages]
@@ -120,7 +102,7 @@ class Feed:
             for stages in self._stages
             for begin, run in stages.items()
         }
-        self.sources = {}
+        self.sources: dict[str, BatchSource] = {}
         for name, run in self.runs.items():
             # What a source says of its shapes spares the reading of a large corpus.
             if run.batches.shapes:
@@ -136,6 +118,7 @@ class Feed:
             self.sources[name] = run.source()
         # Ids of languages index the model's embedding, so all sources must number them alike.
         self.languages = run_languages(self.sources, self.model.config)
+        # Of the fields that an objective reads.
         self.shapes = {
             name: required_fields(name, run.objective.reads, self.sources[name].shapes)
             for name, run in self.runs.items()
