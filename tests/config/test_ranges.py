@@ -102,7 +102,6 @@ model.norm_order = 'middle'             | 'post' or 'pre'
 classification.classifier = 'bert'      | 'xlm', 'xlmr', 'pooler'
 merged_tasks.classifier = 'bert'        | 'xlm', 'xlmr', 'pooler'
 task.classifier = 'bert'                | 'xlm', 'xlmr', 'pooler'
-bakeoff.dtype = 'float31'               | 'bfloat16' or 'float16'
 table.dtype = 'float31'                 | 'bfloat16' or 'float16'
 model.dim = 0                           | a number from 1 to 1048576
 model.heads = 0                         | a number of 1 or more

@@ -27,6 +27,7 @@ from xlingjax.errors import UserError
 
 
 def test_characters():
+    pytest.importorskip("ftfy")
     decomposed = unicodedata.normalize("NFD", "Köln")
     assert normal_characters(f"\ufeff {decomposed}\u200b\u00ad\x07 \t\u00a0ist\u2028groß ") == (
         "Köln ist groß"
