@@ -21,14 +21,10 @@ LANGUAGES = "de en"
 # What the recipe does not bind of the parts that it does not read.
 TEXT = """btmlm camlm cl_mlm clm clpc clwr back_translation denoising generation span_corruption
 translation veco xfnp hardest_negative""".split()  # noqa: SIM905
-CORPUS = """classification multi_task merged_tasks task task_score
+CORPUS = """classification merged_tasks task task_score
 pseudo_perplexity generation_score"""
 NEEDED = {name: [f"{name}.text = @text()"] for name in TEXT}
 NEEDED |= {name: [f"{name}.corpus = @corpus()"] for name in CORPUS.split()}
-NEEDED["multi_task"] += [
-    "multi_task.files = '{task}/{language}'",
-    "multi_task.labels = {'a': 'x y', 'b': 'x y'}",
-]
 NEEDED["merged_tasks"] += [
     "merged_tasks.tasks = 'xglue/xnli xglue/pawsx'",
     "merged_tasks.data = 'd'",
@@ -52,7 +48,6 @@ RANGES = """
 mlm.batch = 0                           | a number from 1 to 16777216
 mlm.batch = 2.5                         | a whole number
 classification.batch = 0                | a number from 1 to 16777216
-multi_task.batch = 0                    | a number from 1 to 16777216
 merged_tasks.batch = 0                  | a number from 1 to 16777216
 task.batch = 0                          | a number from 1 to 16777216
 perplexity.length = 1048577             | a number from 1 to 1048576
@@ -80,7 +75,6 @@ text.holdout = 1                        | a number from 0 to below 1
 clpc.negatives = 0                      | a number of 1 or more
 sampling.alpha = -0.1                   | a number of 0 or more
 sampling.counts = 'bytes'               | 'sentences', 'tokens' or 'mixture'
-multi_task.weights = {'a': -1, 'b': 1}  | a number of 0 or more
 merged_tasks.weights = {'xnli': -1}     | a number of 0 or more
 train.seed = -1                         | a number of 0 or more
 classification.seed = -1                | a number of 0 or more

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from xlingjax.config.multi_task import multi_task
-from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
 from xlingjax.model.params import flattened
 from xlingjax.objectives.finetuning import Classification
@@ -61,9 +59,3 @@ def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
         for name, gradient in flattened(grads).items():
             other = name.startswith("classifiers/") and not name.startswith(f"classifiers/{task}/")
             assert bool(np.any(gradient)) != (other or name.startswith("head/")), name
-
-
-def test_weights_of_other_tasks_than_the_labels_are_refused():
-    said = "TASK_WEIGHTS are of xnli, the tasks xnli, pawsx"
-    with pytest.raises(UserError, match=said):
-        multi_task(CORPUS, "{task}-{language}", labels=TASKS, weights={"xnli": 1})

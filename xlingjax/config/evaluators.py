@@ -274,7 +274,6 @@ def own_score(
     metrics: Sequence[str] = ("accuracy",),
     metric: str = "",
     pivot: str | None = None,
-    head: str | None = None,
 ) -> Any:
     """A user's files measured as the task that they are. files: a path with {language}; None: not
     measured. The rest: see `own_task` and `OwnScore`."""
@@ -287,7 +286,7 @@ def own_score(
         # one is not tested, but the pivot must be there.
         found = paired_files(files, [*found], pivot)
     return OwnScore(
-        own_task(kind, "test", found, split_list(labels), metrics, pivot, head),
+        own_task(kind, "test", found, split_list(labels), metrics, pivot),
         "",
         corpus.vocabulary,
         corpus.languages,

@@ -1,7 +1,7 @@
 """Fine-tuning on labelled files of a user: texts, texts in two languages, tagged words, questions
 whose answer is a span of a context. They are a task as a benchmark's, and trained on as one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, Languages
@@ -16,7 +16,6 @@ from xlingjax.objectives.plug_in import PlugIn
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training
 from xlingjax.training.feed import ObjectiveRun
-from xlingjax.training.schedule import Weight
 
 
 def labelled_languages(
@@ -24,22 +23,11 @@ def labelled_languages(
     pivot: str | None = None,
     dev: str | None = None,
     test: str | None = None,
-    tasks: Mapping[str, Files] | Sequence[str] | None = None,
 ) -> Languages:
     """Those trained on, the pivot of plug-in fine-tuning, and those that have a file to measure:
-    `dev` and `test` are paths with {language}, with {task} for each of `tasks` where there are
-    several."""
-
-    def found() -> set[str]:
-        measured = []
-        for path in filter(None, (dev, test)):
-            # A single task has no {task} in its paths, and one pass leaves them as they are.
-            for name in tasks or [""]:
-                measured.append(path.replace("{task}", name))
-        trained = {*split_list(trained_on), *split_list(pivot)}
-        return trained | languages_of_files(measured)
-
-    return found
+    `dev` and `test` are paths with {language}."""
+    # Called when training starts: until then no file is looked for.
+    return lambda: {*split_list(trained_on), *split_list(pivot)} | languages_of_files([dev, test])
 
 
 def classification(
@@ -51,25 +39,23 @@ def classification(
     reading: Reading = Reading(),
     classifier: str | None = None,
     seed: int = 0,
-    task: str | None = None,
     pivot: str | None = None,
     stop_gradient: bool = True,
-    weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Classification of labelled pairs, in the rows of `pair_rows`.
 
     files: a path with {language}. languages: those trained on. classifier: the model's, where it is
-    set for this. task: whose head learns, of a model with several. pivot: each example stands
-    beside its translation into this language, line by line (plug-in fine-tuning, VECO §3.1), in
-    rows of twice as many tokens; stop_gradient: as in `PlugIn`.
+    set for this. pivot: each example stands beside its translation into this language, line by line
+    (plug-in fine-tuning, VECO §3.1), in rows of twice as many tokens; stop_gradient: as in
+    `PlugIn`.
     """
     require_classifier(classifier)
     classes = len(split_list(labels))
-    objective: Any = Classification(classes, classifier == "difference", task)
+    objective: Any = Classification(classes, classifier == "difference")
     if pivot:
         objective = PlugIn(classes, stop_gradient)
     found = _own("classification", files, languages, labels, pivot)
-    return on_rows(corpus, objective, found, batch, reading, seed, bool(pivot), weight)
+    return on_rows(corpus, objective, found, batch, reading, seed, bool(pivot))
 
 
 def tagging(

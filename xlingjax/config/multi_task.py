@@ -1,13 +1,11 @@
 """Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE
 §6.3.3)."""
 
-import itertools
 from collections.abc import Collection, Mapping
 
 from xlingjax.config import task as single_task
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.evaluators import Evaluators, Files, own_score
-from xlingjax.config.finetuning import classification
+from xlingjax.config.evaluators import Files
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError, require_numbers
@@ -16,75 +14,6 @@ from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
-
-Labels = Mapping[str, Files]
-"""{task: its labels}."""
-
-
-def multi_task(
-    corpus: Corpus,
-    files: str = "",
-    languages: Files = "en",
-    labels: Labels | None = None,
-    weights: Mapping[str, Weight] | None = None,
-    batch: int = 32,
-    reading: Reading = Reading(),
-    classifier: str | None = None,
-    seed: int = 0,
-) -> list[ObjectiveRun]:
-    """An objective "classification_TASK" for each task of `labels`, on the rows of `pair_rows`.
-
-    files: a path with {task} and {language}. languages: those trained on, the same for all tasks.
-    weights: {task: weight}, None: all alike (see `schedule.turns`). classifier: the model's, where
-    it is set for this. Raises
-    UserError for weights of other tasks.
-    """
-    tasks = _tasks(labels)
-    weight_of = _weights(weights, tasks)
-    return [
-        classification(
-            corpus,
-            files=of_task(files, task),
-            languages=languages,
-            labels=classes,
-            batch=batch,
-            reading=reading,
-            classifier=classifier,
-            seed=seed,
-            task=task,
-            weight=weight_of[task],
-        )
-        for task, classes in tasks.items()
-    ]
-
-
-def multi_task_accuracy(
-    corpus: Corpus,
-    files: str | None = None,
-    labels: Labels | None = None,
-    split: str = "test",
-    reading: Reading = Reading(),
-    limit: int = 0,
-    trained_on: Files = "en",
-) -> Evaluators:
-    """An evaluator "TASK_SPLIT" for each task of `labels`: accuracy per language, `files` a path
-    with {task} and {language}; None: not evaluated."""
-    evaluators = [
-        own_score(
-            corpus,
-            "classification",
-            files and of_task(files, task),
-            classes,
-            reading,
-            limit,
-            trained_on,
-            f"{task}_{split}",
-            head=task,
-        )
-        for task, classes in _tasks(labels).items()
-    ]
-    # Called when training starts, like every evaluator: until then no file is opened.
-    return lambda: [*itertools.chain(*(make() for make in evaluators))]
 
 
 def _weights(weights: Mapping[str, Weight] | None, tasks: Collection[str]) -> Mapping[str, Weight]:
@@ -95,29 +24,6 @@ def _weights(weights: Mapping[str, Weight] | None, tasks: Collection[str]) -> Ma
             f"TASK_WEIGHTS are of {', '.join(weights)}, the tasks {', '.join(tasks)}: name the same"
         )
     return weights or dict.fromkeys(tasks, 1.0)
-
-
-def of_task(files: str, task: str) -> str:
-    """The path of a task in one with {task}. Raises UserError where it has none: all tasks would
-    read one file."""
-    if "{task}" not in files:
-        raise UserError(
-            f"labelled files {files!r}: write {{task}} where the task's name stands, as in "
-            "data/{task}/train-{language}.tsv"
-        )
-    return files.replace("{task}", task)
-
-
-def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
-    if not isinstance(labels, Mapping) or len(labels) < 2:
-        raise UserError(
-            f"TASK_LABELS={labels!r}: give two tasks or more and the labels of each: "
-            "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}"
-        )
-    return {task: split_list(of) for task, of in labels.items()}
-
-
-# ---- from the official files of a benchmark ------------------------------------------------------
 
 
 def merged(names: Files) -> list[Task]:
@@ -187,8 +93,6 @@ def merged_tasks(
 
 
 BINDABLE = {
-    "multi_task": multi_task,
-    "multi_task_accuracy": multi_task_accuracy,
     "merged_labels": merged_labels,
     "merged_tasks": merged_tasks,
 }

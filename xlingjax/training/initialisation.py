@@ -109,37 +109,8 @@ class Donor:
         return numbers
 
 
-@dataclasses.dataclass(frozen=True)
-class Copy:
-    """A parameter of the new model that a donor's fills."""
-
-    donor: Donor
-    source: str
-    rows: tuple[tuple[Any, Any], ...] | None = None
-    """(ours, theirs) of axis 0, slices or lists; None: all."""
-    origin: str = ""
-    """Where it comes from, for the log."""
-    languages: tuple[int, int] | None = None
-    """The row of the first language, here and there; whose the rows are is told by the codes."""
-
-    def named(self, languages: Sequence[str]) -> "Copy | None":
-        """With the rows of the run's languages that the donor has too; None where nothing is left
-        to copy."""
-        if self.languages is None:
-            return self
-        first, first_there = self.languages
-        # By code, since the same language may have another number in either run.
-        known = [code for code in languages if code in self.donor.languages]
-        rows = self.rows or ()
-        if known:
-            ours = [first + languages.index(code) for code in known]
-            theirs = [first_there + self.donor.languages.index(code) for code in known]
-            rows = (*rows, (ours, theirs))
-        if not rows:
-            return None
-        new = [code for code in languages if code not in known]
-        names = ", ".join(known) + (f"; random: {', '.join(new)}" if new else "")
-        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({names})")
+Donated = tuple[str, Donor, str]
+"""(part of `Initialisation`, its donor, the donor's name of a parameter)."""
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -247,16 +218,15 @@ class Plan:
             for side, (chosen, count) in sides.items()
             if side in self._donors
         }
-        self._copies: dict[str, Copy | None] = {}
+        self._donated: dict[str, Donated] = {}
         for name, leaf in flattened(abstract).items():
-            self._copies[name] = None
             is_cross_attention = name.startswith(SLOT)
             if is_cross_attention and initialisation.cross_attention is False:
                 continue
-            if candidate := next(self._candidates(name), None):
-                self._copies[name] = self._copy(name, leaf.shape, *candidate)
-            missing = self._copies[name] is None
-            if missing and is_cross_attention and initialisation.cross_attention:
+            if donated := next(self._candidates(name), None):
+                self._require_shape(name, leaf.shape, donated)
+                self._donated[name] = donated
+            elif is_cross_attention and initialisation.cross_attention:
                 raise UserError(
                     f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no"
                     " cross-attention; give a VECO run or an encoder-decoder, or leave it out"
@@ -280,8 +250,8 @@ class Plan:
                 f" VOCABULARY={donor.run}"
             )
 
-    def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
-        """(part of `Initialisation`, its donor, the donor's name of the parameter), best first."""
+    def _candidates(self, name: str) -> Iterator[Donated]:
+        """Who has a parameter of the new model, the best first."""
         part, _, rest = name.partition("/")
         givers = {
             "embeddings": ("encoder", "decoder", "embeddings"),
@@ -309,35 +279,9 @@ class Plan:
             if source is not None:
                 yield giver, donor, source
 
-    def _copy(
-        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
-    ) -> Copy:
-        theirs = donor.config
-        origin = donor.run
-        rows = None
-        languages = None
-        if "/layers/" in name:
-            numbers = self._layers[part]
-            stack = source.partition("/")[0]
-            origin = f"{stack} {layer_names(numbers)} of {donor.run}"
-            if part == "decoder" and theirs.decoder_layers and stack == "encoder":
-                # The donor's decoder is tied to the last layers of its encoder.
-                numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
-                origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
-            rows = ((slice(None), numbers),)
-        elif name.endswith("positions/embedding") and donor.shapes[source][0] > shape[0]:
-            # Positions that the model has no row for are cut; missing ones are refused below.
-            rows = ((slice(None), slice(shape[0])),)
-            origin = f"the first {shape[0]} rows of {donor.run}"
-        elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
-            # Behind the pieces stand language tokens, and rows that fill up, which stay as they
-            # are.
-            rows = ((slice(donor.pieces), slice(donor.pieces)),)
-            if self._config.language_tokens and theirs.language_tokens:
-                languages = (donor.pieces, donor.pieces)
-        elif name.endswith("languages/embedding"):
-            rows = ()
-            languages = (0, 0)
+    def _require_shape(self, name: str, shape: tuple[int, ...], donated: Donated) -> None:
+        part, donor, source = donated
+        rows, _ = self._rows(name, shape, donated, ())
         # Where rows are chosen the numbers of rows may differ, and nothing else.
         first_axis = int(rows is not None)
         given = donor.shapes[source]
@@ -346,7 +290,47 @@ class Plan:
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
                 f" {source} there {given}; set the sizes of the model of its run.json"
             )
-        return Copy(donor, source, rows, origin, languages)
+
+    def _rows(
+        self, name: str, shape: tuple[int, ...], donated: Donated, languages: Sequence[str]
+    ) -> tuple[list[tuple[Any, Any]] | None, str]:
+        """([(ours, theirs)] of axis 0 of a parameter, slices or lists, None: all; where it comes
+        from, for the log). languages: of the new run."""
+        part, donor, source = donated
+        theirs = donor.config
+        if "/layers/" in name:
+            numbers = self._layers[part]
+            stack = source.partition("/")[0]
+            origin = f"{stack} {layer_names(numbers)} of {donor.run}"
+            if part == "decoder" and theirs.decoder_layers and stack == "encoder":
+                # The donor's decoder is tied to the last layers of its encoder.
+                numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
+                origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+            return [(slice(None), numbers)], origin
+        if name.endswith("positions/embedding") and donor.shapes[source][0] > shape[0]:
+            # Positions that the model has no row for are cut; missing ones are refused.
+            of_model = slice(None), slice(shape[0])
+            return [of_model], f"the first {shape[0]} rows of {donor.run}"
+        # Row of the first language, here and there.
+        first = 0
+        rows: list[tuple[Any, Any]] = []
+        if name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
+            # Behind the pieces stand language tokens, and rows that fill up, which stay as they
+            # are.
+            first = donor.pieces
+            rows.append((slice(first), slice(first)))
+            if not (self._config.language_tokens and theirs.language_tokens):
+                return rows, donor.run
+        elif not name.endswith("languages/embedding"):
+            return None, donor.run
+        # By code, since the same language may have another number in either run.
+        known = [code for code in languages if code in donor.languages]
+        if known:
+            ours = [first + languages.index(code) for code in known]
+            rows.append((ours, [first + donor.languages.index(code) for code in known]))
+        new = [code for code in languages if code not in known]
+        names = ", ".join(known) + (f"; random: {', '.join(new)}" if new else "")
+        return rows, f"{donor.run} ({names})"
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group
@@ -363,22 +347,25 @@ class Plan:
         origins = dict.fromkeys(ours, RANDOM)
         taken = {}
         abstract: dict[Path, dict[str, Any]] = {}
-        for name, planned in self._copies.items():
-            if copy := planned and planned.named(tuple(languages)):
-                origins[name] = copy.origin
-                taken[name] = copy
-                one = _lying_as(ours[name], copy.donor.shapes[copy.source])
-                abstract.setdefault(copy.donor.checkpoint, {})[copy.source] = one
+        for name, donated in self._donated.items():
+            rows, origin = self._rows(name, ours[name].shape, donated, languages)
+            # No row where a donor has none of the languages.
+            if rows != []:
+                origins[name] = origin
+                _, donor, source = donated
+                taken[name] = donor.checkpoint, source, rows
+                one = _lying_as(ours[name], donor.shapes[source])
+                abstract.setdefault(donor.checkpoint, {})[source] = one
         # Each checkpoint once, whatever it gives: reading is what takes long.
         given = {path: flattened(read_params(path, nested(a))) for path, a in abstract.items()}
 
         def fill(ours, given):
             filled = {}
-            for name, copy in taken.items():
-                filled[name] = theirs = given[copy.donor.checkpoint][copy.source]
-                if copy.rows is not None:
+            for name, (checkpoint, source, rows) in taken.items():
+                filled[name] = theirs = given[checkpoint][source]
+                if rows is not None:
                     filled[name] = ours[name]
-                for to, of in copy.rows or ():
+                for to, of in rows or ():
                     filled[name] = filled[name].at[_index(to)].set(theirs[_index(of)])
             return filled
 

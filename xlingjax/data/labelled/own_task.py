@@ -33,13 +33,11 @@ def own_task(
     labels: Sequence[str] = (),
     metrics: Sequence[str] = (),
     pivot: str | None = None,
-    head: str | None = None,
 ) -> Task:
     """The files of a user, {language: path}, as a task that has this split alone.
 
     pivot: of plug-in fine-tuning: the language whose file the others translate, line by line; the
-    task's `trained_on`, and none of its languages. head: the name of the task's, of a model with
-    several.
+    task's `trained_on`, and none of its languages.
     """
     languages = tuple(sorted({*files} - {pivot}))
     paths = {language: (Path(files[language]),) for language in languages}
@@ -50,7 +48,7 @@ def own_task(
         paths[pivot] = (pivot_path,)
     return Task(
         suite="files",
-        name=head or kind,
+        name=kind,
         kind=kind,
         languages=languages,
         files={split: (Listed(paths, _OWN_READERS[kind]),)},
