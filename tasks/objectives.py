@@ -16,10 +16,8 @@ from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-LINES = 1 << 16
-"""Lines that rows are planned over at a time."""
-_MOST = (1 << 31) - 1
-"""Of the numbers in fields that are no pieces."""
+LINES = 1 << 16  # lines that rows are planned over at a time
+_MOST = (1 << 31) - 1  # of the numbers in fields that are no pieces
 _KINDS = (".text", ".pairs", ".triples")
 
 

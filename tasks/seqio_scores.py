@@ -15,8 +15,7 @@ from xlingjax.tasks.registry import BenchmarkFiles
 
 ModelFn = Callable[..., Sequence[tuple[int, Any]]]
 """`predict_fn` or `score_fn` of `seqio.Evaluator`."""
-SPLITS = ("validation", "dev", "test")
-"""The split that is scored: the first that a task has."""
+SPLITS = ("validation", "dev", "test")  # the split that is scored: the first that a task has
 
 
 def scored_tasks(mixture: str) -> list[seqio.Task]:

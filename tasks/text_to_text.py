@@ -9,10 +9,8 @@ from typing import Any
 from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled.task import KINDS
 
-NO_TAG = "O-none"
-"""A tag that no word has and no metric counts as a chunk: a word with it is wrong."""
-WORST_RATING = "-1"
-"""Below the ratings of all pages."""
+NO_TAG = "O-none"  # a tag that no word has and no metric counts as a chunk: a word with it is wrong
+WORST_RATING = "-1"  # below the ratings of all pages
 
 
 def input_text(record: Any, name: str) -> str:

@@ -47,13 +47,9 @@ class Stopped(Exception):
     """
 
 
-# ---- values of settings --------------------------------------------------------------------------
-
-LARGEST = 2**31 - 1
-"""Of whole numbers: what an int32 of JAX and of files holds."""
+LARGEST = 2**31 - 1  # of whole numbers: what an int32 of JAX and of files holds
 LARGEST_BATCH = 2**24
-LONGEST_ROW = 2**20
-"""Attention is quadratic in it: a million tokens in a row is a slip of the hand."""
+LONGEST_ROW = 2**20  # attention is quadratic in it: a million tokens in a row is a slip of the hand
 
 
 class SettingError(UserError):

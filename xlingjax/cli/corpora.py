@@ -22,8 +22,6 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json, require_folder
 from xlingjax.runtime.lock import alone_at
 
-# ---- vocab ---------------------------------------------------------------------------------------
-
 
 def vocab(args: Namespace) -> int:
     from xlingjax.data.vocabulary.training import format_report, train_vocabulary
@@ -142,8 +140,6 @@ VOCAB = Verb(
     ],
     verbs=[EXTEND, TRIM, TRANSPLANT],
 )
-
-# ---- data ----------------------------------------------------------------------------------------
 
 # That of evaluation/metrics/moses.py: --help has to answer at once.
 MOSES = ("punctuation", "romanian", "diacritics", "tokenise", "hyphens", "compounds", "lowercase")
@@ -349,8 +345,6 @@ DATA = Verb(
     "",
     verbs=[CHECK, CLEAN, IWSLT14, TAKE_MOSES],
 )
-
-# ---- cache, demo ---------------------------------------------------------------------------------
 
 
 def cache(args: Namespace) -> int:

@@ -112,8 +112,6 @@ EVALUATE = Verb(
     recipe=True,
 )
 
-# ---- score ---------------------------------------------------------------------------------------
-
 
 def score(args: Namespace) -> int:
     if bool(args.metric) == bool(args.suite):
@@ -212,8 +210,6 @@ SCORE = Verb(
         option("--output", "also write everything here, as JSON", metavar="FILE"),
     ],
 )
-
-# ---- report --------------------------------------------------------------------------------------
 
 
 def report(args: Namespace) -> int:

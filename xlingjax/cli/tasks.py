@@ -241,9 +241,6 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return values_of
 
 
-# ---- a checkpoint as it is -----------------------------------------------------------------------
-
-
 def mixture(args: Namespace) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run, on
     the tasks of a benchmark or of SeqIO."""

@@ -239,8 +239,6 @@ ADAPT = Verb(
     recipe=True,
 )
 
-# ---- a recipe looked at --------------------------------------------------------------------------
-
 
 def recipe(args: Namespace) -> int:
     from rich.console import Console

@@ -98,9 +98,6 @@ def require_unread(args: Namespace, names: Sequence[str], why: str) -> None:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")
 
 
-# ---- the parser ----------------------------------------------------------------------------------
-
-
 class Parser(argparse.ArgumentParser):
     """Wrong usage is one line too."""
 
@@ -149,8 +146,6 @@ def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], *
             # Without one of them a verb that reads --output does its own work.
             add_verbs(one, verb.verbs, shared, dest="action", required=not verb.options)
 
-
-# ---- options that several verbs have -------------------------------------------------------------
 
 TEXT = (
     option("--mono", "text; CODE=GLOB names its language", nargs="+", default=[], metavar="GLOB"),

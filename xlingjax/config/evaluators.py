@@ -110,9 +110,6 @@ def _require_settings(arguments: Mapping[str, Any]) -> None:
     require_choice(arguments, ("self", "all"), "own_masks")
 
 
-# ---- plain text and pairs ------------------------------------------------------------------------
-
-
 def floors(
     corpus: Corpus,
     pairs: str | None = None,
@@ -204,9 +201,6 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
         if one.language in languages:
             found[one.language] = one
     return found
-
-
-# ---- labelled and translated files of a user ----------------------------------------------------
 
 
 def accuracy(

@@ -17,13 +17,9 @@ import xlingjax
 from xlingjax.errors import UserError, did_you_mean
 from xlingjax.runtime.numerals import is_number
 
-MACRO = r"[A-Z][A-Z0-9_]*"
-"""The name of a recipe's public knob."""
+MACRO = r"[A-Z][A-Z0-9_]*"  # the name of a recipe's public knob
 REQUIRED = "required"
 BINDING, IMPORT, INCLUDE = "binding", "import", "include"
-
-
-# ---- where files are -----------------------------------------------------------------------------
 
 
 def gin_folder() -> Path:
@@ -54,15 +50,10 @@ def recipes() -> list[str]:
     return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
 
 
-# ---- what they include ---------------------------------------------------------------------------
-
-
 class Part(NamedTuple):
-    text: str
-    """Its lines are numbered as in the file."""
+    text: str  # its lines are numbered as in the file
     where: str
-    of_run: bool = False
-    """It came with a run or model, or such a file includes it."""
+    of_run: bool = False  # it came with a run or model, or such a file includes it
 
     @property
     def is_override(self) -> bool:
@@ -130,9 +121,6 @@ def _read(path: Path) -> str:
         line = content.count(b"\n", 0, max(at, 0)) + 1
         raise UserError(f"{path}, line {line}: no text in UTF-8: give a gin file")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-# ---- statements ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -273,9 +261,6 @@ def gin_values(overrides: Sequence[str]) -> list[str]:
     """NAME=VALUE with every value as gin reads it."""
     pairs = (override.partition("=") for override in overrides)
     return [f"{name}={gin_value(value)}" for name, _, value in pairs]
-
-
-# ---- macros and their comments -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

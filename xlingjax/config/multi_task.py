@@ -17,8 +17,7 @@ from xlingjax.preprocessors.training_set import Training
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 
-Labels = Mapping[str, Files]
-"""{task: its labels}."""
+Labels = Mapping[str, Files]  # {task: its labels}
 
 
 def multi_task(
@@ -115,9 +114,6 @@ def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
             "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}"
         )
     return {task: split_list(of) for task, of in labels.items()}
-
-
-# ---- from the official files of a benchmark ------------------------------------------------------
 
 
 def merged(names: Files) -> list[Task]:

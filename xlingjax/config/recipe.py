@@ -37,8 +37,7 @@ from xlingjax.runtime.trust import trusting
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE_OR_TASK_NAME", "PARALLEL": "TLM_MIXTURE"}
 WARMUP_STEPS = ("WARMUP_STEPS", "optimizer.warmup_steps")
-WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")
-"""A macro, and what it is bound to."""
+WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")  # A macro, and what it is bound to
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,6 @@ class Recipe:
         says it of each before the first begins."""
         if optimizer := self.bound.get("optimizer"):
             optimizer.require_decay(self.bound["steps"])
-
-
-# ---- names ---------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -86,8 +82,6 @@ def _configurable(name: str, function: Callable) -> None:
     guarded = foreign.guarded(name, checked(function))
     gin.external_configurable(guarded, name, module="xlingjax")
 
-
-# ---- binding -------------------------------------------------------------------------------------
 
 # {what is bound: where, at last}, of the recipe that gin holds, which are the process's own too.
 _places: dict[str, str] = {}
@@ -314,9 +308,6 @@ def config_lines() -> dict[str, str]:
         name, _, value = line.partition(" =")
         lines[name] = value.strip()
     return lines
-
-
-# ---- building ------------------------------------------------------------------------------------
 
 
 def build(name: str) -> Any:

@@ -17,8 +17,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
-NOISE = 0.1
-"""Of the ordinary rows' standard deviation: keeps rows that begin at their mean apart."""
+NOISE = 0.1  # of the ordinary rows' standard deviation: keeps rows that begin at their mean apart
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,9 +26,6 @@ MASK_RATE = 0.15
 Rows = dict[str, np.ndarray]
 
 
-# --- Rows -----------------------------------------------------------------------------------------
-
-
 def text_rows(
     sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
@@ -200,9 +197,6 @@ def hide_partner(rows: Rows) -> Rows:
     return rows | {"pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)}
 
 
-# --- Sums -----------------------------------------------------------------------------------------
-
-
 def _sums(model, objective, languages: int, params, batch):
     metrics = objective.loss(model, params, batch, None, languages).metrics
     return {key: metrics[f"{objective.name}/{key}_by_language"] for key in ("loss", "accuracy")}
@@ -244,9 +238,6 @@ def scores(
 def mean(by_language: Mapping[str, float]) -> float:
     """The arithmetic mean over languages; of perplexities it is XLM's selection criterion."""
     return float(np.mean(list(by_language.values())))
-
-
-# --- Evaluators -----------------------------------------------------------------------------------
 
 
 @dataclass

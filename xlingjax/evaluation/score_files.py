@@ -27,8 +27,6 @@ from xlingjax.evaluation.submissions import (
     read_tag_lines,
 )
 
-# --- gold -----------------------------------------------------------------------------------------
-
 
 def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
     """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a
@@ -77,9 +75,6 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
     UserError as `read`."""
     path = label_file(task, folder, language, split)
     return read_labels(path, task, language) if path else read(task, folder, split, language)
-
-
-# --- scores ---------------------------------------------------------------------------------------
 
 
 def summarise(
@@ -190,9 +185,6 @@ def score_files(
     for name, task in result["tasks"].items():
         task["notes"] = notes.get(name, {})
     return result | {"split": split, "missing": missing}
-
-
-# --- for the eye ----------------------------------------------------------------------------------
 
 
 def score_lines(result: Mapping[str, Any]) -> Iterable[str]:

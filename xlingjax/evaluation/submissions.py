@@ -45,9 +45,6 @@ def prediction_path(task: Task, folder: str | Path, language: str, split: str = 
     return Path(folder) / place
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def write_predictions(
     task: Task, folder: str | Path, language: str, predicted: Any, split: str = "test"
 ) -> Path:
@@ -96,9 +93,6 @@ def _row(where: str, text: str) -> int:
     if not is_whole(text):
         raise UserError(f"{where}: {text[:40]!r} is not a row, a whole number from 0")
     return int(text)
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predictions:

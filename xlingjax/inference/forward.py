@@ -16,8 +16,7 @@ from xlingjax.model.partition import batch_sharding
 
 Rows = Mapping[str, np.ndarray]
 
-GROUPED_BATCHES = 8
-"""Fewer batches are all padded alike."""
+GROUPED_BATCHES = 8  # fewer batches are all padded alike
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,13 +20,10 @@ from xlingjax.inference.search import merge, neighbours, unit_rows
 from xlingjax.runtime.packages import package
 
 KINDS = ("exact", "ivf")
-LARGEST_EXACT = 200_000**2
-"""Comparisons up to which nobody has to choose."""
-BLOCK_BYTES = 1 << 28
-"""Of the rows of the index that are in memory at a time."""
+LARGEST_EXACT = 200_000**2  # comparisons up to which nobody has to choose
+BLOCK_BYTES = 1 << 28  # of the rows of the index that are in memory at a time
 QUERIES = 16384
-SAMPLE = 1 << 18
-"""Rows that lists are made from at most: their memory must not grow with the index."""
+SAMPLE = 1 << 18  # rows that lists are made from at most: their memory must not grow with the index
 
 
 Rows = Any

@@ -7,8 +7,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 
-LONGEST = 256
-"""Tokens of a sentence, where nothing says otherwise."""
+LONGEST = 256  # tokens of a sentence, where nothing says otherwise
 
 
 @dataclasses.dataclass(frozen=True)

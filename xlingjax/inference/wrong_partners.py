@@ -11,8 +11,7 @@ import numpy as np
 from xlingjax.inference.nearest import Rows, Search, Unit, nearest
 from xlingjax.inference.search import unit_rows
 
-PART = 16384
-"""Sentences that are chosen for at a time."""
+PART = 16384  # sentences that are chosen for at a time
 
 
 @dataclass(frozen=True)

@@ -74,13 +74,10 @@ class StreamAttention:
     """What the self-attention of every layer shares: L queries of all streams, S keys of the main
     one."""
 
-    allowed_BLS: Array
-    """bool: who sees whom."""
+    allowed_BLS: Array  # bool: who sees whom
     buckets_BLS: Array
-    streams: int = dataclasses.field(metadata={"static": True})
-    """1+n"""
-    backend: str = dataclasses.field(metadata={"static": True})
-    """xla, or chunked."""
+    streams: int = dataclasses.field(metadata={"static": True})  # 1+n
+    backend: str = dataclasses.field(metadata={"static": True})  # xla, or chunked
     dropout: float = dataclasses.field(metadata={"static": True})
 
     def __call__(

@@ -10,10 +10,8 @@ from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.runtime.workers import default_processes
 
-PIECES = ("first", "all")
-"""Which pieces of a word have its tag."""
-_MANY = 1024
-"""Texts that are worth several threads."""
+PIECES = ("first", "all")  # which pieces of a word have its tag
+_MANY = 1024  # texts that are worth several threads
 Rows = dict[str, np.ndarray]
 Encoded = tuple[np.ndarray, np.ndarray]
 """(ids of all texts, one behind the other; int64[N]: how many each has)."""
@@ -103,9 +101,6 @@ def joined(texts: Sequence[Sequence[int]]) -> Encoded:
     return np.array(flat, np.int64), np.array([len(text) for text in texts], np.int64)
 
 
-# --- Labelled texts -------------------------------------------------------------------------------
-
-
 def classification_rows(
     examples: Sequence[Example],
     vocabulary,
@@ -141,8 +136,6 @@ def classification_rows(
         "example_weights": np.array([one.label is not None for one in examples], np.float32),
     }
 
-
-# --- Tagged sentences -----------------------------------------------------------------------------
 
 Parts = list[tuple[int, list[int], list[int]]]
 """(sentence, its pieces, the word of each piece) for every row."""

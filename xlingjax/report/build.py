@@ -154,9 +154,6 @@ def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) 
         return otherwise
 
 
-# ---- tables --------------------------------------------------------------------------------------
-
-
 def _table(
     first: str, columns: Mapping[str, Mapping[str, Any]], last: Sequence[str] = ()
 ) -> dict[str, Any]:
@@ -183,9 +180,6 @@ def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
     """{name of a run: its last values of an evaluator}, of those that have some."""
     last = {name: run.last(kind) for name, run in runs.items()}
     return {name: values for name, values in last.items() if values}
-
-
-# ---- results -------------------------------------------------------------------------------------
 
 
 def retrieval(runs: Runs) -> dict[str, Any] | None:
@@ -289,9 +283,6 @@ def training(runs: Runs) -> list[Any]:
     return drawing.labelled(pictures.losses(runs), "training loss per objective")
 
 
-# ---- samples of what was learnt ------------------------------------------------------------------
-
-
 def samples(run: Run) -> list[dict[str, Any]]:
     """Masked words, and the model's guesses. pieces: (text, whether the first guess is it;
     None: not hidden)."""
@@ -307,9 +298,6 @@ def samples(run: Run) -> list[dict[str, Any]]:
     return shown
 
 
-# ---- what the run was ----------------------------------------------------------------------------
-
-
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
     """{stage of an objective: the sampling table of its data}, epochs added for the steps that it
     took."""
@@ -322,7 +310,7 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         objective, start = stage_of(name)
         later = [begin for other, begin in map(stage_of, data) if other == objective]
         end = min((begin for begin in later if begin > start), default=math.inf)
-        # A line is of one stage: training logs where one begins. By steps and not by the last
+        # a line is of one stage: training logs where one begins. By steps and not by the last
         # step: objectives take turns.
         lines = run.lines(objective)
         taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)

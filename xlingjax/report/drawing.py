@@ -96,9 +96,6 @@ def styled(draw):
     return drawn
 
 
-# ---- curves --------------------------------------------------------------------------------------
-
-
 @dataclass
 class Panel:
     """Curves over an axis. curves: {name: (x, y)}, None in y leaves a gap. levels: {name: height}
@@ -154,9 +151,6 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, cycle(COLOURS), strict=False))
 
 
-# ---- cells ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Grid:
     """A table of percentages, coloured. rows: (name, values)."""
@@ -164,9 +158,6 @@ class Grid:
     title: str
     head: Sequence[str]
     rows: Sequence[tuple[str, Sequence[float | None]]]
-
-
-# ---- as text and as files ------------------------------------------------------------------------
 
 
 @styled

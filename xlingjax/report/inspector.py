@@ -117,9 +117,6 @@ def write_page(folder: Path, title: str, parts: Sequence[str]) -> None:
     write_text(folder / "inspect.html", page)
 
 
-# ---- on the terminal -----------------------------------------------------------------------------
-
-
 def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text

@@ -28,9 +28,6 @@ MASK = (2.3, 2.4)  # inches of a mask in a page
 MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)  # seen on white and on black
 
 
-# ---- over training -------------------------------------------------------------------------------
-
-
 def _along(runs: Mapping[str, Run], run: Run, steps: Sequence[int]) -> Sequence[float]:
     """Where the points of a curve lie: runs that are compared may have batches of other sizes, and
     are drawn over tokens."""
@@ -84,9 +81,6 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
     return drawing.draw(panels)
 
 
-# ---- by layer ------------------------------------------------------------------------------------
-
-
 Shares = Mapping[str, float]
 
 
@@ -137,8 +131,6 @@ def alignment_grids(values: Mapping[str, Any]) -> list[Grid]:
         grids.append(_by_layer(title, values["by_language"], values["by_layer"], method))
     return grids
 
-
-# ---- of a pair or a row --------------------------------------------------------------------------
 
 ATTENTION_HEAD = ("text", "piece", "looks most at", "share", "of the other text")
 

@@ -41,9 +41,6 @@ STATISTICS_HEAD = (
 )
 
 
-# ---- a row ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Token:
     """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask",
@@ -217,9 +214,6 @@ def facts(objective: Objective, source: BatchSource, view: Row) -> str:
     return f"{masks}; {', '.join(shapes)}{label}"
 
 
-# ---- a row as running text -----------------------------------------------------------------------
-
-
 def examples(tokens: Iterable[Token]) -> list[list[list[Token]]]:
     """Of each example of a row its sides, one after the other."""
     return [
@@ -291,9 +285,6 @@ def with_masks(row: Mapping[str, Any], view: Row) -> dict[str, Any]:
     return {**row, "pictures": shown, "open": everything}
 
 
-# ---- the first rows of a run ---------------------------------------------------------------------
-
-
 def first_rows(
     objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary
 ) -> list[dict[str, Any]]:
@@ -321,9 +312,6 @@ def section(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         return None
     marks = {how: meaning for row in rows for how, meaning in row["marks"].items()}
     return {"rows": rows, "marks": marks}
-
-
-# ---- how much is hidden --------------------------------------------------------------------------
 
 
 def mask_statistics(

@@ -117,9 +117,6 @@ def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     return next(filter(None, found), {})
 
 
-# ---- in words ------------------------------------------------------------------------------------
-
-
 def facts(summary: Mapping[str, Any]) -> str:
     """One line of how large the run is and how long it took."""
     parts = []

@@ -56,9 +56,6 @@ def refused_by_system(error: OSError) -> str:
     return f"{os.fsdecode(error.filename or 'the output')}: {line}"
 
 
-# ---- before the work -----------------------------------------------------------------------------
-
-
 def require_file(path: str | Path, option: str = "--output") -> None:
     """Raises UserError where a file cannot be written at `path`: a folder is there, or what it
     would lie in is a file or may not be written to. option: what named it."""
@@ -101,9 +98,6 @@ def _require_parent(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: {parent} is a file; choose another place")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UserError(f"{option} {path}: {parent} may not be written to; choose another place")
-
-
-# ---- reading and writing -------------------------------------------------------------------------
 
 
 def parsed_json(text: str | bytes, **options: Any) -> Any:

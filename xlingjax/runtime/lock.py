@@ -16,8 +16,7 @@ from filelock import FileLock, Timeout
 
 from xlingjax.errors import UserError
 
-IN_USE = "in_use.lock"
-"""In a folder, or behind the name of a file: who works there."""
+IN_USE = "in_use.lock"  # in a folder, or behind the name of a file: who works there
 
 
 class Lock(contextlib.AbstractContextManager):

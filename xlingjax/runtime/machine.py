@@ -20,8 +20,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.lock import IN_USE, alone_in
 from xlingjax.runtime.numerals import is_whole
 
-HEARTBEAT = 100
-"""Seconds without a sign of life after which a process of several counts as dead."""
+HEARTBEAT = 100  # seconds without a sign of life after which a process of several counts as dead
 BACKENDS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 INSTALL = {
     "cpu": "unset JAX_PLATFORMS",

@@ -63,8 +63,7 @@ class CheckpointConfig:
 class Restored:
     step: int
     state: TrainState
-    positions: dict[str, int]
-    """{objective: the number of its next batch}."""
+    positions: dict[str, int]  # {objective: the number of its next batch}
     progress: dict[str, Any]
 
 
@@ -128,8 +127,6 @@ class Checkpoints:
         """{metric: {"step", "value"}} of the best checkpoint so far, as in best.json."""
         first = {name: next(iter(values.items()), None) for name, values in self._ranked.items()}
         return {name: {"step": one[0], "value": one[1]} for name, one in first.items() if one}
-
-    # ---- saving ----------------------------------------------------------------------------------
 
     def save(
         self,
@@ -211,8 +208,6 @@ class Checkpoints:
         """As `close`; where the run ends in an error it is that one which is told."""
         with contextlib.suppress(Exception) if error else contextlib.nullcontext():
             self.close()
-
-    # ---- restoring -------------------------------------------------------------------------------
 
     def restore(self, abstract: TrainState) -> Restored | None:
         """The newest whole checkpoint on the shardings of `abstract`; None if there is no

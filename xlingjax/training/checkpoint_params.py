@@ -28,8 +28,7 @@ from xlingjax.training.run_record import languages_of, vocabulary_of
 HASHES = "hashes.json"
 _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
 """Orbax writes them once more, with the time, when a checkpoint gets its name."""
-_THREADS = 4
-"""That read at a time: neither reading nor hashing holds Python's lock."""
+_THREADS = 4  # that read at a time: neither reading nor hashing holds Python's lock
 
 
 class HashedPath(atomicity.AtomicRenameTemporaryPath):
@@ -86,9 +85,6 @@ def _files(folder: Path) -> list[str]:
         if name not in (HASHES, *_LATE)
     ]
     return sorted(names)
-
-
-# ---- parameters ----------------------------------------------------------------------------------
 
 
 def load_params(

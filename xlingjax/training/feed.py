@@ -57,14 +57,10 @@ class ObjectiveRun:
 class Turn:
     """What runs at one step."""
 
-    names: str
-    """Of its objectives, " + " between them."""
-    label: str
-    """The same of their stages."""
-    factors: dict[str, float]
-    """{stage: the factor of its loss}."""
-    objective: Any
-    """An `Objective`, or their `Summed`."""
+    names: str  # of its objectives, " + " between them
+    label: str  # the same of their stages
+    factors: dict[str, float]  # {stage: the factor of its loss}
+    objective: Any  # an `Objective`, or their `Summed`
 
     @property
     def summed(self) -> bool:

@@ -412,9 +412,6 @@ def _index(rows: Any) -> Any:
     return rows if isinstance(rows, slice) else jnp.array(rows)
 
 
-# ---- a start ------------------------------------------------------------------------------------
-
-
 TokenVectors = Callable[[Sequence[BlockText], int], tuple[np.ndarray, str]]
 """Of the text that a run reads, of a width: (float32 [pieces, width], where they come from in
 words); rows of 0 stay random."""
@@ -425,12 +422,10 @@ class First:
     """What a start begins with."""
 
     state: TrainState
-    weights: str
-    """Where they come from, for the log."""
+    weights: str  # where they come from, for the log
     step: int = 0
     tokens_seen: int = 0
-    donated: Sequence[str] = ()
-    """A line per group of parameters that came from donors."""
+    donated: Sequence[str] = ()  # a line per group of parameters that came from donors
 
 
 def restored(

@@ -61,15 +61,11 @@ BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    params: Any
-    """Final parameters, global arrays on the run's mesh."""
+    params: Any  # final parameters, global arrays on the run's mesh
     steps: int
-    exit_reason: str
-    """"finished" or "preempted" (saved and to be started again)."""
-    metrics: dict[str, Any]
-    """Last log line of each objective."""
-    evaluations: dict[str, Any]
-    """Last values of each evaluator."""
+    exit_reason: str  # "finished" or "preempted" (saved and to be started again)
+    metrics: dict[str, Any]  # last log line of each objective
+    evaluations: dict[str, Any]  # last values of each evaluator
 
     @property
     def exit_code(self) -> int:

@@ -183,8 +183,7 @@ def _measured(evaluator: Evaluator, *given: Any) -> dict[str, Any]:
     return dict(values)
 
 
-PAGE_SHARE = 0.05
-"""Of a run's time, what its page may take."""
+PAGE_SHARE = 0.05  # of a run's time, what its page may take
 
 
 @dataclasses.dataclass
@@ -209,8 +208,7 @@ class Progress:
     stopping: Stopping
     write_page: Callable[[], Path] | None
     hash_batches: bool
-    tokens_before: int
-    """Seen before this start."""
+    tokens_before: int  # seen before this start
 
     def __post_init__(self):
         self.lines: dict[str, Any] = {}
@@ -222,8 +220,6 @@ class Progress:
         self._tokens_seen = self.tokens_before
         self._intervals = {name: Interval() for name in self.feed.names}
         self._compile_seconds: dict[str, float] = {}
-
-    # ---- when ------------------------------------------------------------------------------------
 
     def _due(self, every: int, step: int) -> bool:
         return step == self.steps or (every > 0 and step % every == 0)
@@ -265,8 +261,6 @@ class Progress:
         if not all_agree(measured):
             self._evaluate(step, state)
             self.checkpoints.measured(step, flatten(self.values))
-
-    # ---- what ------------------------------------------------------------------------------------
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
         """Around what takes none of the time of training."""

@@ -38,19 +38,13 @@ class TrainState:
     """Everything a run carries from step to step. All scalars live on the device, so that the host
     loop never waits for them."""
 
-    step: jax.Array
-    """int32: steps taken, skipped ones included."""
-    params: Any
-    """float32 master weights."""
+    step: jax.Array  # int32: steps taken, skipped ones included
+    params: Any  # float32 master weights
     opt_state: Any
-    loss_scale: jax.Array
-    """float32: 1 unless the optimizer asks for a dynamic loss scale."""
-    good_steps: jax.Array
-    """int32: finite steps since the loss scale last changed."""
-    bad_steps: jax.Array
-    """int32: consecutive steps whose update was skipped."""
-    skipped: jax.Array
-    """int32: all steps whose update was skipped."""
+    loss_scale: jax.Array  # float32: 1 unless the optimizer asks for a dynamic loss scale
+    good_steps: jax.Array  # int32: finite steps since the loss scale last changed
+    bad_steps: jax.Array  # int32: consecutive steps whose update was skipped
+    skipped: jax.Array  # int32: all steps whose update was skipped
 
 
 def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
@@ -276,9 +270,6 @@ def make_train_step(*, shardings: TrainState, **fixed) -> Any:
     return jax.jit(run, donate_argnums=0, out_shardings=(shardings, everywhere))
 
 
-# ---- compiled, from when on ---------------------------------------------------------------------
-
-
 @dataclass
 class Programs:
     """Compiles a step for each set of objectives with their factors, each set of parameters that is
@@ -288,10 +279,8 @@ class Programs:
     feed: Feed
     optimizer: Optimizer
     config: OptimizerConfig
-    abstract: TrainState
-    """See `abstract_state`."""
-    key: jax.Array
-    """The run's random key."""
+    abstract: TrainState  # see `abstract_state`
+    key: jax.Array  # the run's random key
 
     def __post_init__(self):
         self._shardings = jax.tree.map(lambda x: x.sharding, self.abstract)

@@ -170,9 +170,6 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
 
 
-# ---- before the first step -----------------------------------------------------------------------
-
-
 def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
     """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened:
     their first batches can be looked at without reading the text again."""

@@ -58,9 +58,6 @@ def params_of(path: Path) -> Converted:
     return READERS[path.suffix](path)
 
 
-# ---- fairseq -------------------------------------------------------------------------------------
-
-
 def _of_fairseq(path: Path) -> Converted:
     # fairseq keeps its options as a Namespace, which holds values and runs nothing.
     checkpoint = unpickled(path, [argparse.Namespace])
@@ -109,9 +106,6 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
             )
 
 
-# ---- XLM -----------------------------------------------------------------------------------------
-
-
 def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
     """(the model, its options, the words in the order of their ids where the checkpoint has
     them)."""
@@ -154,8 +148,6 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
     except (TypeError, AttributeError):
         raise UserError(f"{path}: dico_word2id is no table of ids by word") from None
 
-
-# ---- Paddle --------------------------------------------------------------------------------------
 
 _PARAMETER_NAMES = "StructuredToParameterName@@"
 """The key of Paddle's own names of the same tensors."""
@@ -255,8 +247,6 @@ def _flat(fields: Fields) -> Fields:
     dim = Fields(fields.path, values).count("hidden_size")
     return Fields(fields.path, {**values, "intermediate_size": 4 * dim})
 
-
-# ---- which reader opens what ---------------------------------------------------------------------
 
 # By ending, since pickles are not opened to be looked at.
 READERS: dict[str, Callable[[Path], Converted]] = {

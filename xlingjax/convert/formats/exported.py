@@ -27,8 +27,7 @@ from xlingjax.model.params import flattened, nested
 
 WEIGHTS = "model.safetensors"
 BESIDE = "xlingjax.safetensors"
-POSITIONS = "embeddings/positions/embedding"
-"""How the names of tables of positions end."""
+POSITIONS = "embeddings/positions/embedding"  # how the names of tables of positions end
 _TABLES = "embeddings/"
 _OF_DECODER = "decoder_embeddings/"
 _LANGUAGES = "languages/embedding"

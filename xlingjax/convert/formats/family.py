@@ -66,8 +66,6 @@ class Family:
     positions = segments = ""
     """Tables: the first row of segments becomes part of what positions give."""
 
-    # ---- reading
-
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
         raise NotImplementedError
@@ -121,8 +119,6 @@ class Family:
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         """`usual`, and the configuration, of which the tensors may tell more."""
         return config, self.usual(tensors)
-
-    # ---- writing
 
     def unfit(self, config: ModelConfig) -> str:
         """Why their classes do not compute a model of ours; "": they do."""
@@ -243,17 +239,12 @@ def projections(ours: str, theirs: str) -> dict[str, str]:
     return {f"{ours}/{name}": theirs.replace("*", short) for name, short in names.items()}
 
 
-# ---- tensors of theirs as our parameters ---------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Converted:
     config: ModelConfig
     params: Any
-    vocabulary_head: bool
-    """Came with it; else it is random."""
-    notes: tuple[str, ...]
-    """What was made up."""
+    vocabulary_head: bool  # came with it; else it is random
+    notes: tuple[str, ...]  # what was made up
 
 
 def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:

@@ -27,9 +27,6 @@ def names_of(languages: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-# ---- what is written ----
-
-
 @dataclasses.dataclass(frozen=True)
 class Writing:
     """How an exported encoder-decoder writes."""

@@ -37,15 +37,11 @@ class Place:
 
     ours: str
     leaf: jax.ShapeDtypeStruct
-    theirs: tuple[str, ...]
-    """One for each layer, or one."""
-    layers: bool
-    """Ours has those of all layers."""
-    shape: tuple[int, ...]
-    """Of each of theirs."""
+    theirs: tuple[str, ...]  # one for each layer, or one
+    layers: bool  # ours has those of all layers
+    shape: tuple[int, ...]  # of each of theirs
     transposed: bool
-    rows: int | None
-    """Of words; ours has more, padding."""
+    rows: int | None  # of words; ours has more, padding
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""

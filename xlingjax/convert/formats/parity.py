@@ -40,8 +40,7 @@ SENTENCES = (
     "ዛሬ ጠዋት የሐይቁ ውሃ ቀዝቃዛ ነው።",
 )
 """One in each of many scripts, on which a converted model is compared with its original."""
-TOLERANCE = 1e-4
-"""Of the largest number, at least of 1: float32 sums in another order."""
+TOLERANCE = 1e-4  # of the largest number, at least of 1: float32 sums in another order
 _KINDS = {
     "words": ("AutoModelForMaskedLM", "logits of the pieces"),
     "states": ("AutoModel", "states of every layer"),

@@ -22,8 +22,7 @@ POOLING = "1_Pooling/config.json"
 PROMPTS = "config_sentence_transformers.json"
 LENGTH = "sentence_bert_config.json"
 """The first versions name the model in it: sentence_roberta_config.json."""
-THEIRS = {"mean": "mean", "cls": "first"}
-"""{their pooling: ours} of those that are computed here."""
+THEIRS = {"mean": "mean", "cls": "first"}  # {their pooling: ours} of those that are computed here
 OLD_KEYS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -186,9 +185,6 @@ def _prompts(description: Mapping[str, Any]) -> tuple[dict[str, str], str, list[
         return {}, "", []
     note = f"prompts: {prompts}; none of them is the default, --prefix sets one"
     return prompts, "", [note]
-
-
-# ---- the way out ---------------------------------------------------------------------------------
 
 
 def unwritten(own: Sentences, config: ModelConfig) -> str:

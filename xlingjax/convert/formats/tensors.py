@@ -21,8 +21,7 @@ SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 class Tensors:
     """Names and shapes, known without reading what they stand for."""
 
-    origin: str
-    """Where they lie, for messages."""
+    origin: str  # where they lie, for messages
     shapes: dict[str, tuple[int, ...]]
     fetch: Callable[[str], np.ndarray]
 

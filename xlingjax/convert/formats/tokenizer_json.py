@@ -31,8 +31,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """SentencePiece's `ModelProto.SentencePiece.Type`."""
 OUTER, INNER = "\U000e0000", "\U000e0002"
 """Code points that no text has, which end a grapheme and which NFC leaves alone."""
-NEVER = -1e6
-"""The score of pieces that no text is cut into."""
+NEVER = -1e6  # the score of pieces that no text is cut into
 
 
 def tokenizer_files(
@@ -247,9 +246,6 @@ def _merges(proto) -> list[list[str]]:
             if first in score_of and second in score_of:
                 pairs.append([first, second])
     return pairs
-
-
-# ---- normalization ----
 
 
 def _normalizer(spec) -> dict[str, Any] | None:

@@ -39,8 +39,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.machine import is_primary
 
 Arrays = dict[str, np.ndarray]
-ENDLESS = 1 << 62
-"""Batches of a source without an end."""
+ENDLESS = 1 << 62  # batches of a source without an end
 
 
 # A protocol, so that a user's source need not inherit from anything here.
@@ -196,8 +195,6 @@ def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
 
 
-# ---- of text -------------------------------------------------------------------------------------
-
 Patterns = str | Sequence[str]
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
@@ -235,12 +232,9 @@ class BatchSettings:
     threads: int = 1
 
 
-# ---- which rows stand in which batch -----------------------------------------------------------
-
 BLOCKS_TOGETHER = 4
 """Blocks whose rows are mixed: what is read at a time is a few files of a text, not all of them."""
-_UNIT = 1 << 40
-"""Shares are counted in so many parts of one."""
+_UNIT = 1 << 40  # shares are counted in so many parts of one
 
 
 class RowOrder:
@@ -384,9 +378,6 @@ class FiniteOrder:
 
     def __getitem__(self, step: int) -> np.ndarray:
         return self._batches[step]
-
-
-# ---- their fields --------------------------------------------------------------------------------
 
 
 class TextBatches:

@@ -15,14 +15,11 @@ from xlingjax.data.clean.models import PACKAGED, identifier
 from xlingjax.data.languages import language_of, standard_code
 from xlingjax.data.text.texts import Pair, Text
 
-SAMPLE = 1000
-"""Lines of a file that are looked at."""
-FEWEST = 20
-"""Lines with three words or more, below which identification is a guess."""
+SAMPLE = 1000  # lines of a file that are looked at
+FEWEST = 20  # lines with three words or more, below which identification is a guess
 MOST, LEAST = 0.6, 0.2
 """Shares of the lines that another language must have, and its own may not reach."""
-ABOVE = 0.15
-"""By how much the words of another language's files must be nearer: a cosine."""
+ABOVE = 0.15  # by how much the words of another language's files must be nearer: a cosine
 CLOSE = 15
 """Distance of CLDR's table up to which two languages are taken for each other (Malay and
 Indonesian, Norwegian and Danish)."""
@@ -58,8 +55,7 @@ def _close(code: str, other: str) -> bool:
     return langcodes.tag_distance(standard_code(code), standard_code(other)) <= CLOSE
 
 
-Words = Mapping[str, int]
-"""How often each word of a file occurs."""
+Words = Mapping[str, int]  # how often each word of a file occurs
 
 
 def words_in(lines: Sequence[str]) -> Words:

@@ -49,9 +49,6 @@ def line_key(sides: Sequence[str]) -> bytes:
     return keys[0] if len(keys) == 1 else _digest(b"".join(keys))
 
 
-# --- Near -----------------------------------------------------------------------------------------
-
-
 def shingles(text: str) -> set[bytes]:
     """The runs of `SHINGLE` characters of a text in lower case; a shorter text is its own."""
     text = " ".join(text.casefold().split())

@@ -93,9 +93,6 @@ def _raw_lines(part: Part) -> Iterator[Line]:
         yield from ((line,) for line in part.source.lines())
 
 
-# --- Characters and sentences ---------------------------------------------------------------------
-
-
 def _normal(text: str, language: str, settings: CleanSettings) -> str:
     if settings.characters:
         text = normal_characters(text)
@@ -127,9 +124,6 @@ def split_sentences(text: str, language: str) -> list[str]:
     splitter = package("sentencex", "splitting sentences")
     pieces = [piece.strip() for piece in splitter.segment(base_language(language), text)]
     return [piece for piece in pieces if piece]
-
-
-# --- Filters --------------------------------------------------------------------------------------
 
 
 def _reason(line: Line, part: Part, settings: CleanSettings) -> str:

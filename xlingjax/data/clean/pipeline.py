@@ -81,8 +81,6 @@ class Work:
             else:
                 yield from ([line] for line in document)
 
-    # --- Who works --------------------------------------------------------------------------------
-
     def each(self, function: Callable[[Work, Part], None], parts: Sequence[Part]) -> None:
         """`function` of every part. Raises UserError: the first of those that it raised."""
         if self.options is None:
@@ -116,9 +114,6 @@ def _keep_error(work: Work, function: Callable[[Work, Part], None], part: Part) 
         function(work, part)
     except (UserError, OSError) as error:
         _write_whole(work.file("errors", part.number, ".txt"), [str(error).encode()])
-
-
-# --- The steps ------------------------------------------------------------------------------------
 
 
 def run_steps(work: Work, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
@@ -225,8 +220,6 @@ def _write_output(work: Work, part: Part) -> None:
             _write_whole(work.output / name, side)
     write_record(record, dict(counts))
 
-
-# --- Files ----------------------------------------------------------------------------------------
 
 _REMEDY = "remove it with its folder, and start again: it is made anew"
 

@@ -166,17 +166,14 @@ def is_quoted(path: str | Path) -> bool:
 
 def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     for number, line in read_lines(path):
-        # A line of tabs is a row of empty cells, which has its own message.
+        # a line of tabs is a row of empty cells, which has its own message.
         if not line.strip(" "):
             continue
         if quoted:
-            # A line at a time, so that an open quotation mark cannot swallow the lines after it.
+            # a line at a time, so that an open quotation mark cannot swallow the lines after it.
             yield number, next(csv.reader([line], delimiter="\t"))
         else:
             yield number, line.split("\t")
-
-
-# --- Other layouts --------------------------------------------------------------------------------
 
 
 def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-TRIES = 16
-"""Draws of a wrong partner: the first may be a right one, or too long."""
+TRIES = 16  # draws of a wrong partner: the first may be a right one, or too long
 
 
 class Translations:

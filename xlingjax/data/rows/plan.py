@@ -32,8 +32,7 @@ from xlingjax.data.store.entries import Writer, folder_of, get, name_of, read
 from xlingjax.data.store.tokenise import SHARDS, BlockText, Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
-OPEN_ROWS = 256
-"""Rows that packing keeps open for a shorter example to come."""
+OPEN_ROWS = 256  # rows that packing keeps open for a shorter example to come
 
 SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
 """What `Rows` says of each slice besides where it starts."""

@@ -114,20 +114,13 @@ def end_sentences(
     return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
 
 
-FORMAT = 5
-"""Part of every name: another form of shard or block leaves the old ones alone."""
-SHARD_LINES = 1 << 18
-"""Lines of a shard."""
+FORMAT = 5  # part of every name: another form of shard or block leaves the old ones alone
+SHARD_LINES = 1 << 18  # lines of a shard
 CHUNK_LINES = 8192
-FEW_BYTES = 1 << 24
-"""Text below this is tokenised here: starting processes takes longer."""
-SHARDS = "tokens"
-"""The kind of entry that shards, and blocks of several, are."""
+FEW_BYTES = 1 << 24  # text below this is tokenised here: starting processes takes longer
+SHARDS = "tokens"  # the kind of entry that shards, and blocks of several, are
 
 log = logging.getLogger(__name__)
-
-
-# ---- shards --------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,9 +236,6 @@ def _parts(text: Text) -> list[Work]:
     return [Work(text, number, part) for number, part in enumerate(parts)]
 
 
-# ---- texts ---------------------------------------------------------------------------------------
-
-
 def tokenise(
     texts: Sequence[Text], vocabulary: Vocabulary, processes: int | None = None
 ) -> list[TokenFile]:
@@ -311,8 +301,6 @@ def loaded(folder: str) -> Vocabulary:
     return Vocabulary.load(folder)
 
 
-# ---- blocks --------------------------------------------------------------------------------------
-
 _DOCUMENT_BREAK = np.zeros(1, np.int32)
 """A line of no tokens ends a document: the last sentence of one file and the first of the next are
 not neighbours."""
@@ -376,9 +364,6 @@ class BlockText:
     def each(self) -> Iterator[Records]:
         """The records of each block."""
         return map(self.of_block, range(len(self.blocks)))
-
-
-# ---- of files ------------------------------------------------------------------------------------
 
 
 def text_blocks(
@@ -469,9 +454,6 @@ def _opened(
     return BlockText(
         languages, key, facts["content_hash"], tuple(Block(**one) for one in facts["blocks"])
     )
-
-
-# ---- blocks of pieces ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

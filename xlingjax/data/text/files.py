@@ -22,8 +22,6 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import replaced
 from xlingjax.runtime.packages import package
 
-# --- Compressed files as the bytes in them ---
-
 ENDINGS = (".gz", ".zst", ".xz", ".bz2")  # of the compressed files that are read as what is in them
 LONGEST_LINE = 64 << 20  # bytes: a small archive may unpack to a line that no memory holds
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -163,8 +161,6 @@ class _ZstFile(io.RawIOBase):
             self._file.close()
         super().close()
 
-
-# --- Lines ---
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -261,8 +261,6 @@ def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(value)
 
 
-# --- Files of stores --------------------------------------------------------------------------
-
 # `gs://`, `s3://` and others that fsspec opens. A file is fetched once, and again where the store
 # says that it changed. Its copy beside the token cache keeps its folders and its name, which tell
 # its language; so both sides of a pair lie beside each other.

@@ -86,9 +86,6 @@ def spellings(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[list[int]]:
     return rows
 
 
-# --- rows by meaning ------------------------------------------------------------------------------
-
-
 def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
     """int32 [size of new]: the old row that means the same, -1 where none does. A special row is
     found by what it is for (`</s>` ends, in layout "xlm" it begins too; MASK is not where it was),
@@ -105,9 +102,6 @@ def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
     for role in ("bos_id", "eos_id", "pad_id", "unk_id", "mask_id"):
         rows[getattr(new, role)] = getattr(old, role)
     return rows
-
-
-# --- extend ---------------------------------------------------------------------------------------
 
 
 def extend(
@@ -232,9 +226,6 @@ def _appended(
         score = max(score, lowest)
         pieces.append(type(proto).SentencePiece(piece=piece, score=score, type=NORMAL))
     return _rewritten(proto, pieces, old.layout)
-
-
-# --- trim -----------------------------------------------------------------------------------------
 
 
 def count_rows(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:

@@ -37,9 +37,6 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise UserError("0 hypotheses and 0 references: there is nothing to score")
 
 
-# --- BLEU and chrF --------------------------------------------------------------------------------
-
-
 def _corpus_score(
     metric, hypotheses: Sequence[str], references: Sequence[str]
 ) -> tuple[float, str]:
@@ -94,9 +91,6 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tupl
     return _corpus_score(metric, made, wanted)
 
 
-# --- ROUGE-L --------------------------------------------------------------------------------------
-
-
 class _Tokens:
     """The `tokenizer` of rouge_score for any script; its own keeps a-z and 0-9 alone."""
 
@@ -144,9 +138,6 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
         for reference, made in zip(references, hypotheses, strict=True)
     ]
     return 100 * float(np.mean(values))
-
-
-# --- Wrong language -------------------------------------------------------------------------------
 
 
 def _likeliest(

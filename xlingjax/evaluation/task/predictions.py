@@ -89,9 +89,6 @@ def require_head(model, task: Task) -> None:
         raise UserError(f"{task.full_name}: {fault}: give a run that was fine-tuned on this task")
 
 
-# ---- predictions ---------------------------------------------------------------------------------
-
-
 def predict(
     run: TrainedRun,
     task: Task,

@@ -61,9 +61,6 @@ def require_tested(
         )
 
 
-# ---- scores --------------------------------------------------------------------------------------
-
-
 def means(
     by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]
 ) -> dict[str, Any]:

@@ -102,14 +102,11 @@ def prepare(
     return {"speed": speed, "settings": values, "held_out_share": share}
 
 
-# ---- the model and the text ----------------------------------------------------------------------
-
-
 def _check_paths(request: Request) -> None:
     """Raise UserError for what is not there, before the model is fetched."""
     if not request.mono:
         for name in request.parallel:
-            # A line of a table is no sentence of one language.
+            # a line of a table is no sentence of one language.
             if name.endswith((".tsv", ".jsonl")):
                 raise UserError(
                     f"--parallel {name}: the sides of a table are not read as text; give --mono too"
@@ -173,9 +170,6 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
     return findings
 
 
-# ---- what the training costs ---------------------------------------------------------------------
-
-
 def _microbatches(request: Request, recipe: Path) -> int:
     """The fewest that a batch can be cut into, so that the compiled steps of the recipe fit the
     devices. Raises UserError where one row a device is too much."""
@@ -222,9 +216,6 @@ def _measure_start(
         evaluate(read_recipe([str(recipe)], ()), start, machine)
     recipe.unlink()
     return time.monotonic() - began
-
-
-# ---- the recipe ----------------------------------------------------------------------------------
 
 
 def settings(

@@ -133,9 +133,6 @@ def _base_of(source: str) -> str:
     return source
 
 
-# ---- a folder that was begun ---------------------------------------------------------------------
-
-
 def _begun(request: Request, folder: Path) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""

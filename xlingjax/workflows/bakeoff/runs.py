@@ -150,9 +150,6 @@ def _cells(config: Bakeoff, folder: Path) -> list[Cell]:
     ]
 
 
-# ---- the runs of a cell --------------------------------------------------------------------------
-
-
 def command(
     verb: str, words: Sequence[str], workdir: Path, steps: int | None, arguments: Sequence[str] = ()
 ) -> list[str]:
@@ -257,9 +254,6 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
                         f"bakeoff: {folder} has read other data than {other} ({objective}): choose"
                         " another --workdir, or move the cells of the older data away"
                     )
-
-
-# ---- their figures -------------------------------------------------------------------------------
 
 
 def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any]:

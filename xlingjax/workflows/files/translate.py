@@ -69,9 +69,6 @@ class Request:
     seed: int = 0
 
 
-# ---- one file, or a pipe -------------------------------------------------------------------------
-
-
 def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
@@ -211,9 +208,6 @@ def _compared(best: list[str], request: Request, source: str, path: str) -> Iter
         yield f"wrong language unknown: {error}"
 
 
-# ---- what is read --------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _spooled() -> Iterator[str]:
     """Standard input as a file."""
@@ -261,9 +255,6 @@ def _require_as_many(request: Request, total: int) -> None:
                 f"{option} {other} has {count} lines and the input {total}: give one for each line,"
                 " in order"
             )
-
-
-# ---- what is written -----------------------------------------------------------------------------
 
 
 def _shown(number: int, written: Sequence[Sequence[Generated]]) -> Iterator[str]:
@@ -404,9 +395,6 @@ def _made_with(request: Request, source: str, path: str) -> dict[str, Any]:
         "input": content_hash(path),
         "score": content_hash(request.score) if request.score else None,
     }
-
-
-# ---- files in parts ------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):

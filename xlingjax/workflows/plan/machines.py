@@ -98,8 +98,6 @@ def machine_named(name: str) -> Machine:
     return Machine(f"{accelerator.name}:{written}", accelerator, shape)
 
 
-# ---- compilers -----------------------------------------------------------------------------------
-
 WHEELS = {
     "tpu": "libtpu",
     "cuda": "jax-cuda12-plugin=={jax} jax-cuda12-pjrt=={jax} nvidia-cuda-nvcc-cu12",

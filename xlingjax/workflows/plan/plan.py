@@ -139,9 +139,6 @@ def measured(files: Sequence[str], overrides: Sequence[str], on: str) -> Planned
     return Planned(on, **found)
 
 
-# ---- what is printed -----------------------------------------------------------------------------
-
-
 def text_of(plan: Planned) -> str:
     """A column of figures for each program, and a line for the run."""
     mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())

@@ -92,9 +92,6 @@ def _is_whole(row: Row) -> bool:
     return measured == official and row["split"] in TESTS
 
 
-# ---- by the number of training languages ---------------------------------------------------------
-
-
 def trained_on(row: Row) -> str:
     """ "de" of a pivot, "en+de" of a set of languages, "" of other rows."""
     return row["variant"].get("LANGUAGES") or row["variant"].get("PIVOT") or ""

@@ -57,9 +57,6 @@ def scores_in(path: Path) -> Cell:
     return read_record(path, _SHAPE, remedy)
 
 
-# ---- which cells belong together -----------------------------------------------------------------
-
-
 def row_key(cell: Cell) -> tuple[str, ...]:
     """What rows of several variants and languages have in common. Random weights are told by the
     run whose shape they have."""

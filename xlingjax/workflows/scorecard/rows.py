@@ -52,9 +52,6 @@ def _dev_score(cells: Sequence[Cell]) -> float:
     return float(np.mean(scores))
 
 
-# ---- one row -------------------------------------------------------------------------------------
-
-
 def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
     """sd: of a sample (n - 1); left out where there is one value."""
     sd = {"sd": float(np.std(values, ddof=1))} if len(values) > 1 else {}
@@ -151,9 +148,6 @@ def _dev_languages(cell: Cell) -> list[str]:
     if official is None:
         return measured
     return [language for language in measured if language in official] or measured
-
-
-# ---- names ---------------------------------------------------------------------------------------
 
 
 def row_name(row: Row) -> str:

@@ -159,9 +159,6 @@ def _by_number(rows: Iterable[Row]) -> list[Grid]:
     return [Grid(BY_NUMBER, frame)]
 
 
-# ---- notes ---------------------------------------------------------------------------------------
-
-
 def notes(table: dict[str, Any]) -> list[str]:
     """What a figure of the table means, in lines."""
     lines = [f"{name}: {signature}" for name, signature in table["metrics"].items()]
