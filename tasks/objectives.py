@@ -1,5 +1,4 @@
-"""Objectives as SeqIO mixtures: one per objective, of a task per language or pair, and mixes of
-several."""
+"""Objectives as SeqIO mixtures: one per objective, of a task per language or pair, and mixes."""
 
 from __future__ import annotations
 

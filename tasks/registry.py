@@ -286,8 +286,7 @@ def _plain(value: Any) -> Any:
 
 
 def record_of(example: Mapping[str, Any], kind: str) -> Any:
-    """The record of an example whose values are tensors, arrays or strings. Raises KeyError for a
-    missing feature."""
+    """The record of an example of tensors, arrays or strings. Raises KeyError without a feature."""
     values = {name: _text(example[name]) for name in FEATURES[KINDS[kind]]}
     if KINDS[kind] == "Bitext":
         sides = (

@@ -93,8 +93,7 @@ class TextExamples:
         return numbers, texts
 
     def written(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, int]:
-        """([texts, longest] of the task's vocabulary, how many texts it cannot spell). ids: of the
-        run's vocabulary."""
+        """([texts, longest] of the task's vocabulary, texts it cannot spell). ids: of the run's."""
         if self._writes_ids:
             end = self._eos_id
             return _padded([[*(i for i in one if i != end), end] for one in ids]), 0

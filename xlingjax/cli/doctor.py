@@ -160,8 +160,7 @@ def check_devices() -> Iterator[Finding]:
 
 
 def check_compile_cache() -> Iterator[Finding]:
-    """The folder that runs use for compiled programs must be writable, or every start compiles
-    again."""
+    """The folder of compiled programs must be writable, or every start compiles again."""
     import jax
 
     from xlingjax.runtime.machine import set_compile_cache

@@ -1,5 +1,4 @@
-"""The verbs that measure what is trained, or show what was measured: `evaluate`, `score`,
-`report`."""
+"""The verbs that measure, or show what was measured: `evaluate`, `score`, `report`."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -291,8 +291,7 @@ def mixture(args: Namespace) -> int:
 
 
 def _recipe_of(args: Namespace, source: str) -> dict[str, Any]:
-    """{macro: value} of a run's own recipe and what is given beside it; of a run without one of
-    those that are read."""
+    """{macro: value} of a run's own recipe (else those read), and of what is given beside it."""
     from xlingjax.config.gin_files import gin_values
     from xlingjax.config.recipe import bindings
     from xlingjax.training.run_record import run_and_checkpoint

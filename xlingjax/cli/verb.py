@@ -51,8 +51,7 @@ class Verb:
     returns what is printed."""
     options: Sequence[Option] = ()
     recipe: bool = False
-    """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`) and the machine's
-    options."""
+    """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`), the machine's options."""
     alone: bool = False  # no other process may write the same --output meanwhile
     verbs: "Sequence[Verb]" = ()  # behind this one: `vocab extend`
 

@@ -29,8 +29,7 @@ from xlingjax.training.stopping import StoppingConfig
 
 
 def planned_train() -> Callable:
-    """`train` with its arguments bound and not yet called; what recipes bind, they see its
-    signature."""
+    """`train` with its arguments bound, not yet called; recipes bind what its signature has."""
 
     def plan(**arguments: Any) -> functools.partial:
         require_whole(arguments, "[0, inf)", "steps seed eval_every log_every")

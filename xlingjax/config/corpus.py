@@ -1,5 +1,4 @@
-"""What all parts of a run share: its text, its vocabulary, and what an earlier run says of
-itself."""
+"""What all parts of a run share: its text, its vocabulary, what an earlier run says of itself."""
 
 import dataclasses
 import functools

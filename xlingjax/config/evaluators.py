@@ -187,8 +187,7 @@ def pseudo_perplexity(
 
 
 def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
-    """{language: text} of the patterns `text`, one per language, of the run's languages. Raises
-    UserError."""
+    """{language: text} of the patterns `text`, for the run's languages. Raises UserError."""
     found: dict[str, Text] = {}
     for one in find_text(split_patterns(text)):
         # Before the run's languages are asked for: two

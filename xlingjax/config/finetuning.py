@@ -81,8 +81,7 @@ def tagging(
     reading: Reading = Reading(),
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the
-    tags."""
+    """Tagging of words. files: a path with {language}. languages: trained on. labels: the tags."""
     found = _own("tagging", files, languages, labels)
     return on_rows(corpus, Tagging(len(split_list(labels))), found, batch, reading, seed)
 

@@ -230,8 +230,7 @@ def statements_of(parts: Iterable[Part]) -> list[Statement]:
 
 
 def gin_value(text: str) -> str:
-    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string
-    and gets quotes."""
+    """A value typed in a shell, for gin: what is no literal, reference or macro gets quotes."""
     text = text.strip()
     # Shells write them in lower case, and such a value would arrive as a string.
     if text.lower() in ("true", "false"):
@@ -329,6 +328,5 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
 
 
 def macros_set(files: Sequence[str]) -> set[str]:
-    """The names of the macros that recipes, and what they include, set. Raises UserError as
-    `parts_of`."""
+    """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
     return {macro.name for macro in macros_of(files)}

@@ -11,8 +11,7 @@ from xlingjax.errors import UserError
 
 
 def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
-    """{language: file} for a path in which {language} stands for each code; languages without a
-    file are left out."""
+    """{language: file} for a path with {language}; languages without a file are left out."""
     if "{language}" not in pattern:
         raise UserError(
             f"labelled files {pattern!r}: write {{language}} where the code stands, as in"

@@ -1,5 +1,4 @@
-"""Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE
-§6.3.3)."""
+"""Multi-task fine-tuning: labelled tasks on one encoder, each with its own head (XGLUE §6.3.3)."""
 
 import itertools
 from collections.abc import Collection, Mapping
@@ -97,8 +96,7 @@ def _weights(weights: Mapping[str, Weight] | None, tasks: Collection[str]) -> Ma
 
 
 def of_task(files: str, task: str) -> str:
-    """The path of a task in one with {task}. Raises UserError where it has none: all tasks would
-    read one file."""
+    """The path of a task in one with {task}. Raises UserError without: all would read one file."""
     if "{task}" not in files:
         raise UserError(
             f"labelled files {files!r}: write {{task}} where the task's name stands, as in "

@@ -37,13 +37,12 @@ from xlingjax.runtime.trust import trusting
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE_OR_TASK_NAME", "PARALLEL": "TLM_MIXTURE"}
 WARMUP_STEPS = ("WARMUP_STEPS", "optimizer.warmup_steps")
-WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")  # A macro, and what it is bound to
+WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")  # a macro, and what it is bound to
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe with everything bound: `plan` is train() not yet called, `config` its operative gin
-    configuration."""
+    """A recipe, bound: `plan` is train() not yet called, `config` its operative gin text."""
 
     plan: functools.partial
     corpus: Any
@@ -62,8 +61,7 @@ class Recipe:
 
 @functools.cache
 def registered() -> dict[str, Callable]:
-    """Every name a recipe may bind and the function behind it, registered with gin once per
-    process."""
+    """Every name a recipe may bind and its function, registered with gin once per process."""
     functions = config.bindable()
     for name, function in functions.items():
         # Not by gin's decorator: the functions' own modules stay free of gin.
@@ -137,8 +135,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _parse(part: Part) -> None:
-    """Have gin read a part. Raises UserError that says where and, of an unknown name, what was
-    probably meant."""
+    """Have gin read a part. Raises UserError that says where, and which name was probably meant."""
     try:
         gin.parse_config(part.text)
     except (ValueError, SyntaxError, ImportError, TypeError) as error:
@@ -286,8 +283,7 @@ def import_foreign(macros: Sequence[str]) -> None:
 
 
 def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
-    """{name: value} of all that recipes, what they include, and overrides bind. Raises UserError as
-    `parse_gin`."""
+    """{name: value} that recipes, includes and overrides bind. Raises UserError as `parse_gin`."""
     parse_gin(files, overrides)
     return config_lines()
 
@@ -357,8 +353,7 @@ def _located(error: SettingError) -> str:
 
 
 def check_used(overrides: Sequence[str]) -> None:
-    """Raises UserError for an override that nothing of the run has read: it would be ignored in
-    silence."""
+    """Raises UserError for an override that nothing of the run reads: it would be ignored."""
     # gin's operative configuration holds what the calls have read, and nothing else.
     operative = gin.operative_config_str()
     for override in overrides:
@@ -382,8 +377,7 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str], trust: bool = Fa
 
 
 def read_part(name: str, function: Callable, files: Sequence[str], overrides: Sequence[str]) -> Any:
-    """What `function`, bound by recipes under `name`, makes of the files and overrides. Raises
-    UserError."""
+    """What `function`, bound as `name`, makes of the files and overrides. Raises UserError."""
     # Only the verb that reads it knows the name: elsewhere a recipe that binds it is refused.
     register(name, function)
     parse_gin(files, overrides)

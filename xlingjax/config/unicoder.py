@@ -1,5 +1,4 @@
-"""Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
-two languages."""
+"""Unicoder (Huang et al. 2019) on a run's text: word recovery, and masked LM on mixed documents."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,5 +1,4 @@
-"""The mean of the parameters of several checkpoints of a run (VECO §6): a workdir in, a workdir
-out."""
+"""The mean of the parameters of several checkpoints (VECO §6): a workdir in, a workdir out."""
 
 from collections.abc import Sequence
 from pathlib import Path

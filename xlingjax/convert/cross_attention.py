@@ -20,8 +20,7 @@ SLOT = "cross_attention"
 
 
 def plug_out(run: str, output: str) -> str:
-    """Writes the model of `run` without its cross-attention to the workdir `output`. Returns what
-    was done."""
+    """Writes `run`'s model without cross-attention to the workdir `output`; says what was done."""
     trained = open_run(run)
     if not trained.model.config.cross_attention:
         raise UserError(

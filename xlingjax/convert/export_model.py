@@ -133,8 +133,7 @@ def export_model(
 
 
 def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
-    """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is
-    trained further."""
+    """Raise UserError for a run that `export_model` refuses whatever its weights are."""
     trained = open_run(run)
     config, _, _ = _for_their_class(_with_one_head(trained, "", run), language, run)
     languages = None
@@ -147,8 +146,7 @@ def require_exportable(run: str, verify: bool = True, language: str = "") -> Non
 
 
 def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
-    """The model with the head of one of its tasks as the head that stands alone, which a class of
-    transformers has."""
+    """The model with the head of one task as its only one, which transformers has a class for."""
     config = trained.model.config
     if not config.task_labels and not head:
         return trained
@@ -241,8 +239,7 @@ def _write(
 
 
 def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
-    """What sentence-transformers reads of the folder, where the run has sentence vectors of its
-    own; what is said."""
+    """Write what sentence-transformers reads, of a run with sentence vectors; says what."""
     if own is None:
         return []
     reason = sentence_transformers.unwritten(own, config)

@@ -1,5 +1,4 @@
-"""`xlingjax import`: a model of another program as a workdir, compared with transformers
-beforehand."""
+"""`xlingjax import`: a model of another program as a workdir, first compared with transformers."""
 
 import dataclasses
 import hashlib

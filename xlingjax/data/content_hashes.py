@@ -1,5 +1,4 @@
-"""Hashes of files, remembered from run to run: a corpus is not read again to see that it is the
-same."""
+"""Hashes of files, remembered from run to run, so that a corpus is not read again to know it."""
 
 from __future__ import annotations
 

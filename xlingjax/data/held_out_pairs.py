@@ -41,8 +41,7 @@ class Pairs:
 
 
 def lines_of(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, compressed or not, stripped. Raises UserError naming file and
-    line."""
+    """The lines of a UTF-8 file, compressed or not, stripped. Raises UserError: file and line."""
     return [line.strip() for _, line in read_lines(path)]
 
 

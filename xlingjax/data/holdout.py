@@ -17,8 +17,7 @@ BLOCK = 32  # held-out lines are taken in blocks of this many, so that they keep
 
 
 def held_out(lines: int, share: float) -> np.ndarray:
-    """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks,
-    about `share` of all."""
+    """bool [lines]: which lines are held out: evenly spaced blocks, about `share` of all."""
     if not 0 <= share < 1:
         raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
     if share == 0:

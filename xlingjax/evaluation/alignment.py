@@ -85,8 +85,7 @@ def align(
     layers: Sequence[int],
     mesh=None,
 ) -> list[list[Alignment]]:
-    """The alignments of pairs of sentences in words, from the states of each layer (0: the
-    embedding output)."""
+    """The word alignments of pairs of sentences, from each layer's states (0: the embeddings)."""
     sides = []
     # Each side by itself: the method reads two texts that do not see each other.
     for side, language in enumerate(languages):

@@ -1,5 +1,4 @@
-"""Generated text as an evaluator: what the model writes for held-out sources, beside their
-references."""
+"""Generated text as an evaluator: what the model writes for held-out sources, and references."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

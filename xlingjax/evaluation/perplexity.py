@@ -172,8 +172,7 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
 
 
 def same_slots(parts: Sequence[Rows]) -> list[Rows]:
-    """Each with as many prediction slots as the widest, so that they share batches and
-    compilations."""
+    """Each with as many prediction slots as the widest: they share batches and compilations."""
     most = max(rows["masked_weights"].shape[1] for rows in parts)
     wider = []
     for rows in parts:

@@ -44,8 +44,7 @@ def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = N
 def score_layer(
     english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None
 ) -> dict[str, float]:
-    """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
-    0..1."""
+    """The figures of a layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in 0..1."""
     centred = [side_SD - side_SD.mean(axis=0) for side_SD in (english_SD, foreign_SD)]
     scores = {}
     for kind, (english, foreign) in {"raw": (english_SD, foreign_SD), "centred": centred}.items():

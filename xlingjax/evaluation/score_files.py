@@ -46,8 +46,7 @@ def label_file(task: Task, folder: str | Path, language: str, split: str = "test
 
 
 def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
-    """Gold records of `label_file`; their texts are empty. Raises UserError naming file and
-    line."""
+    """Gold records of `label_file`, their texts empty. Raises UserError naming file and line."""
     path = Path(path)
     if task.kind == "span_qa":
         return list(read_squad((path,), task, language))
@@ -71,8 +70,7 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
 
 
 def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
-    """Gold records of one language, from XTREME's label files or the official layout. Raises
-    UserError as `read`."""
+    """Gold records of a language, XTREME's label files or the official layout. Raises as `read`."""
     path = label_file(task, folder, language, split)
     return read_labels(path, task, language) if path else read(task, folder, split, language)
 

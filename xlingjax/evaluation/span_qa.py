@@ -15,8 +15,7 @@ from xlingjax.preprocessors.task_rows import Beside, side_by_side
 from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20
-"""Likeliest first and last columns of a window that are combined (n-best of BERT's run_squad.py).
-"""
+"""Likeliest first and last columns of a window to combine (n-best of BERT's run_squad.py)."""
 
 
 def _objective(config) -> SpanQA | PlugInSpans:

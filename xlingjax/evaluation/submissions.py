@@ -37,8 +37,7 @@ class Predictions:
 
 
 def prediction_path(task: Task, folder: str | Path, language: str, split: str = "test") -> Path:
-    """Where the task's official file lies below `folder`; XTREME's names carry the split:
-    test-de.tsv, dev-de.tsv."""
+    """Where the task's official file lies below `folder`; XTREME's tell the split: dev-de.tsv."""
     place = Path(task.submission.format(language=language))
     if place.name.startswith("test-"):
         place = place.with_name(split + place.name.removeprefix("test"))
@@ -132,8 +131,7 @@ def _check_number(path: Path, found: int, wanted: int, what: str = "line") -> No
 def check_labels(
     path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1
 ) -> None:
-    """Raises UserError naming the line of the first that is not one of `labels`; without any, all
-    are."""
+    """Raises UserError naming the line of the first value not in `labels`, if there are any."""
     for number, value in enumerate(values, line):
         known_label(value, labels, f"{path}, line {number}")
 

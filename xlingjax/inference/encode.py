@@ -209,8 +209,7 @@ def token_states(
 def rows_of(
     sentences, language_id: int, pad_id: int, rows: int, length: int
 ) -> dict[str, np.ndarray]:
-    """One sentence per row as the features an encoder reads; rows past the last sentence are
-    padding."""
+    """One sentence per row, as an encoder's features; rows past the last are padding."""
     lengths = np.zeros(rows, np.int32)
     input_ids = np.full((rows, length), pad_id, np.int32)
     for row, sentence in enumerate(sentences):

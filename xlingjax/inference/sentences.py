@@ -56,8 +56,7 @@ class Sentences:
 
 
 def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
-    """Those of a run, from its run.json: what was imported, or where it began; None: it does not
-    tell."""
+    """A run's, from its run.json: of what was imported, or where it began; None: not told."""
     # A run that began from an imported one has its way in the configuration of its start.
     settings = record.get("sentences") or record.get("config", {}).get("sentences")
     if not settings:

@@ -58,8 +58,7 @@ def build_report(
 def figures(
     run: Run, others: Runs, tuned: Sequence[Run], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What report.json holds: the summary, and the latest values of every evaluation of every run
-    shown."""
+    """What report.json holds: the summary, and the last values of all evaluations shown."""
 
     def latest(run: Run) -> dict[str, Any]:
         return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
@@ -284,8 +283,7 @@ def training(runs: Runs) -> list[Any]:
 
 
 def samples(run: Run) -> list[dict[str, Any]]:
-    """Masked words, and the model's guesses. pieces: (text, whether the first guess is it;
-    None: not hidden)."""
+    """Masked words, and the model's guesses. pieces: (text, the first is right; None: seen)."""
     shown = []
     for sample in (run.last("masked_samples") or {"texts": []})["texts"]:
         pieces: list[tuple[str, bool | None]] = []
@@ -299,8 +297,7 @@ def samples(run: Run) -> list[dict[str, Any]]:
 
 
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """{stage of an objective: the sampling table of its data}, epochs added for the steps that it
-    took."""
+    """{stage of an objective: its data's sampling table}, with epochs for the steps taken."""
     tables = {}
     data = run.record.get("identity", {}).get("data", {})
     for name, identity in data.items():

@@ -1,5 +1,4 @@
-"""README.md of an exported model: the model card of Hugging Face's hub, from what the run's files
-say."""
+"""README.md of an exported model: a Hugging Face model card, from what the run's files say."""
 
 import dataclasses
 import json

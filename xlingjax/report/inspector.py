@@ -100,8 +100,7 @@ def inspect(
 def _draw(
     objective: Objective, source: BatchSource, vocabulary, batches: int
 ) -> tuple[Batch, dict[str, Any]]:
-    """The first batch, and the mask statistics of `batches`, {} of an objective that hides no
-    word."""
+    """The first batch, and the mask statistics of `batches`; {}: no word is hidden."""
     first = source.next()
     if not {"masked_positions", "run_offsets"} & set(objective.reads):
         return first, {}

@@ -103,8 +103,7 @@ def _by_layer(
 
 
 def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> list[Grid]:
-    """Language by layer, raw and centred. The floors stand beside: a figure below them says nothing
-    of alignment."""
+    """Language by layer, raw and centred. A figure below its floor says nothing of alignment."""
     pooling = next(iter(values["by_language"]))
     layers = values["by_layer"][pooling]
     pairs = values["pairs"].items()

@@ -28,8 +28,7 @@ MARKS = {
     "answer": "the answer",
     "pseudo": "a pseudo token's place",
 }
-"""Meaning of the mark of each chosen word. "next" has none: it is predicted at every
-word."""
+"""What each chosen word's mark means. "next" has none: it is predicted at every word."""
 STATISTICS_HEAD = (
     "language",
     "tokens",
@@ -65,8 +64,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a batch without its padding; `grids_LL`[use][q, k]: token q sees token k in that
-    use of attention."""
+    """A row of a batch without padding; `grids_LL`[use][q, k]: token q sees token k in that use."""
 
     tokens: list[Token]
     grids_LL: dict[str, np.ndarray]
@@ -171,8 +169,7 @@ def _at(
 
 
 def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
-    """({column: id hidden there}, {column: how the input shows it}) of the prediction slots of a
-    batch of one row."""
+    """({column: id hidden there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
     targets = {}
     fates = {}
@@ -190,8 +187,7 @@ def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
 
 
 def with_slots(batch: Batch) -> Batch:
-    """Where a decoder predicts what its source hides (xFNP): with prediction slots at these words
-    of the source."""
+    """Where a decoder predicts what the source hides (xFNP): with slots at these words of it."""
     if "run_offsets" not in batch:
         return batch
     # The word that a decoder's column predicts stands one position further, in the same example.

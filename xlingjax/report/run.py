@@ -91,8 +91,7 @@ class Run:
         return next(iter(self.evaluated(kind).values()), [])
 
     def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
-        """The latest values of the evaluator of that kind: of several, the first whose name
-        contains `prefer`."""
+        """The latest values of that kind's evaluator: the first whose name contains `prefer`."""
         evaluated = self.evaluated(kind)
         for name in sorted(evaluated, key=lambda name: prefer not in name):
             return evaluated[name][-1][1]

@@ -1,5 +1,4 @@
-"""The headline figures of a run, as they stand in report.json, on top of its page and on a model
-card."""
+"""A run's headline figures, as in report.json, on top of its page and on a model card."""
 
 import re
 import statistics

@@ -112,8 +112,7 @@ def write_index(path: Path, index: Mapping[str, Any]) -> None:
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """What `write_index` wrote. Raises Damaged, and OSError: FileNotFoundError where it is not
-    there."""
+    """What `write_index` wrote. Raises Damaged, and OSError: FileNotFoundError without one."""
     try:
         index = parsed_json(path.read_bytes())
         written = index.pop(_HASH)

@@ -1,5 +1,4 @@
-"""Files that are written whole or not at all, whether they can be, before the work, and what the
-system refuses."""
+"""Files written whole or not at all, whether they can be, and what the system refuses."""
 
 import contextlib
 import errno

@@ -90,8 +90,7 @@ def read_text(path: Path, remedy: str) -> str:
 
 
 def read_record(path: Path, shape: Any, remedy: str) -> Any:
-    """The value of a file of JSON that has `shape` (see `misfit`). Raises UserError, and
-    FileNotFoundError."""
+    """A file of JSON that has `shape` (see `misfit`). Raises UserError, and FileNotFoundError."""
     text = read_text(path, remedy)
     try:
         value = parsed_json(text, parse_constant=_null)

@@ -66,8 +66,7 @@ class Shutdown:
         return handled(self._hear, *signals)
 
     def interrupts(self) -> contextlib.AbstractContextManager[None]:
-        """Around the steps: the first Ctrl-C is heard as SIGTERM is, the second raises
-        KeyboardInterrupt."""
+        """Around the steps: the first Ctrl-C is as SIGTERM, the second raises KeyboardInterrupt."""
         return handled(self._hear, signal.SIGINT)
 
     def reached(self, step: int) -> bool:

@@ -93,8 +93,7 @@ class _Manager(ocp.CheckpointManager):
 
 
 class Checkpoints:
-    """The checkpoints of one run. Every process makes one and calls the same methods at the same
-    steps."""
+    """The checkpoints of a run. Every process makes one and calls the same methods alike."""
 
     def __init__(
         self,
@@ -285,8 +284,7 @@ class Checkpoints:
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:
-    """What training alone needs. Parameters are an item of their own, so that others can read them
-    without it."""
+    """What training alone needs. Parameters are an item apart, which others can read alone."""
     return {name: value for name, value in vars(state).items() if name != "params"}
 
 

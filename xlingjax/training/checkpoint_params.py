@@ -32,8 +32,7 @@ _THREADS = 4  # that read at a time: neither reading nor hashing holds Python's 
 
 
 class HashedPath(atomicity.AtomicRenameTemporaryPath):
-    """Where Orbax writes a folder until it is whole. Its hashes are there before it gets its
-    name."""
+    """Where Orbax writes a folder until it is whole. Its hashes are there before its name."""
 
     async def finalize(self) -> None:
         await asyncio.to_thread(write_hashes, Path(self.get()))

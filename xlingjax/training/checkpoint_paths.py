@@ -35,8 +35,7 @@ def step_of(name: str) -> int | None:
 
 
 def require_not_lost(workdir: Path) -> None:
-    """Raise UserError where a run without checkpoints once had some: it would start afresh over
-    its logs."""
+    """Raise UserError where a run has lost its checkpoints: it would start over its logs."""
     steps = 0
     # Of a run that ended, behind its last checkpoint; and each start tells where it went on from.
     shape = {"steps?": int, "sessions?": [{"step?": int}]}

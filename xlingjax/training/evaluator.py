@@ -19,8 +19,7 @@ class Evaluator(abc.ABC):
     """True: not before the last step, for what takes long."""
 
     def held_out(self) -> Sequence[HeldOut]:
-        """Lines that it measures on, which no training text should have; of labelled examples
-        none."""
+        """Lines that it measures on and no training text should have; of labelled examples none."""
         return ()
 
     @abc.abstractmethod

@@ -1,5 +1,4 @@
-"""What a run trains on: its objectives in stages, a source of batches for each, checked before the
-first step."""
+"""What a run trains on: objectives in stages, each with its source, checked before step 1."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -211,8 +210,7 @@ class Feed:
         return Turn(" + ".join(self.names[n] for n in of_step), label, factors, objective)
 
     def next(self, turn: Turn, when: str) -> dict[str, dict[str, np.ndarray]]:
-        """{stage: this host's rows of its next batch}. Raises UserError when the data of one has
-        ended."""
+        """{stage: this host's rows of its next batch}. Raises UserError when data have ended."""
         rows = {}
         for name in turn.factors:
             try:

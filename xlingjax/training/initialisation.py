@@ -91,8 +91,7 @@ class Donor:
         return next((name for name in names if name in self.shapes), None)
 
     def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
-        """Its `count` layers that the option chooses, numbered within its encoder or decoder.
-        Raises UserError."""
+        """`count` layers as chosen, numbered within its encoder or decoder. Raises UserError."""
         macro = LAYERS[side]
         depth = self.config.layers
         if side == "decoder" and self.config.decoder_layers:
@@ -123,8 +122,7 @@ class Copy:
     """The row of the first language, here and there; whose the rows are is told by the codes."""
 
     def named(self, languages: Sequence[str]) -> "Copy | None":
-        """With the rows of the run's languages that the donor has too; None where nothing is left
-        to copy."""
+        """With the rows of languages that both have; None where nothing is left to copy."""
         if self.languages is None:
             return self
         first, first_there = self.languages
@@ -165,8 +163,7 @@ def grouped(origins: Mapping[str, str], above: str = "") -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Initialisation:
-    """Runs that give a new one its first weights; each a workdir or a folder checkpoints/STEP.
-    None: random."""
+    """Runs that give the first weights: workdirs, or folders checkpoints/STEP. None: random."""
 
     run: str | None = None
     """Gives everything, as `init_from` with a path; none of the others then."""
@@ -182,8 +179,7 @@ class Initialisation:
     """Of `decoder`: None: taken where that run has one (VECO, an encoder-decoder); False: left
     random; True: a run without one is refused."""
     encoder_layers: Layers = "first"
-    """The donor's layers that the new ones are: "first", "last" (as many as needed), or numbers
-    from 0, "0,3,5"."""
+    """The donor's layers for the new ones: "first", "last" (as many), or numbers, "0,3,5"."""
     decoder_layers: Layers = "last"
 
     def __post_init__(self):
@@ -227,8 +223,7 @@ class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
     def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
-        """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
-        not fit."""
+        """abstract: the new parameters' shapes. Raises UserError for a donor that does not fit."""
         self._config = config
         self._donors = {part: Donor(run) for part, run in initialisation.parts.items()}
         if "decoder" in self._donors and not config.decoder_layers:

@@ -316,8 +316,7 @@ def require_settings(
     stopping: StoppingConfig = StoppingConfig(),
     **others: Any,
 ) -> None:
-    """Raises UserError for settings that `train` refuses before it touches a device; takes its
-    arguments."""
+    """Raises UserError for settings that `train` refuses without a device; takes its arguments."""
     check_counts(
         microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
     )

@@ -91,8 +91,7 @@ def first_steps(masks: Mapping[int, Any]) -> Any:
 
 
 def moments_mask(opt_state: Any, trainable: Any) -> Any:
-    """Tree of bools like the optimizer state: False where a path ends in that of a parameter not
-    `trainable`."""
+    """Bools like the optimizer state: False where a path ends in that of a frozen parameter."""
     known = dict(jax.tree_util.tree_flatten_with_path(trainable)[0])
 
     def is_trained(path, _):
@@ -144,8 +143,7 @@ def _to_the_size_of_adams(update: jax.Array, axes: optax.contrib.MuonDimensionNu
 
 
 def muon_or_adam(params: Any) -> Any:
-    """Per leaf "muon" (the kernels of the stacked blocks) or "adam" (embeddings, heads, biases,
-    LayerNorm)."""
+    """Per leaf "muon" (kernels of stacked blocks) or "adam" (embeddings, heads, biases, norms)."""
 
     def label(path, _):
         name = path_name(path)
@@ -172,8 +170,7 @@ def matrix_axes(kernels: Any) -> Any:
 
 
 def by_step(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:
-    """A link of the chain that keeps nothing from step to step. update: (updates, step) ->
-    updates."""
+    """A link of the chain that keeps nothing. update: (updates, step) -> updates."""
 
     def update_and_state(updates, state, params=None, *, step, **_):
         return update(updates, step), state
@@ -268,8 +265,7 @@ class OptimizerConfig:
     """An update whose gradient norm exceeds this is skipped and counted, like a non-finite one; 0 =
     never."""
     layer_decay: float = 1.0
-    """Layer-wise learning rates: what each parameter's update is multiplied with (see
-    `layer_rates`)."""
+    """Layer-wise learning rates: factor of each parameter's update (see `layer_rates`)."""
     frozen: Sequence[str] | Mapping[int, Sequence[str]] = ()
     """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches
     does not change.
@@ -300,8 +296,7 @@ class OptimizerConfig:
         return round(self.warmup_share * steps)
 
     def require_decay(self, steps: int) -> None:
-        """Raise UserError where the warm-up leaves nothing of a run of `steps` for a linear
-        decay."""
+        """Raise UserError where the warm-up leaves none of `steps` for a linear decay."""
         warmup = self.warmup(steps)
         if self.schedule.startswith("linear") and warmup >= steps:
             raise UserError(
@@ -322,8 +317,7 @@ class Optimizer(NamedTuple):
 
 
 def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
-    """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their
-    shapes."""
+    """The optimizer for a run of `steps` steps. params: the parameters, or their shapes."""
     masks = {}
     for start in starts([config.frozen]):
         # Each stage is checked now, and not when the run comes to it.

@@ -36,16 +36,14 @@ def _add(total: Any, more: Any) -> Any:
 
 
 class Interval:
-    """What one objective's steps add up to between two log lines. Adding does not wait for the
-    device."""
+    """What an objective's steps add up to between log lines; the device is not waited for."""
 
     def __init__(self):
         self._total: Any = None
         self._hashes: list[str] = []
 
     def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
-        """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be
-        logged."""
+        """sums: what `step.train_step` returns. batch_hash: of the step's batch, if logged."""
         if self._total is None:
             self._total = sums
         else:
@@ -156,8 +154,7 @@ class Stopwatch:
 
 
 def peak_memory_bytes() -> int:
-    """The largest peak over this process's devices; on CPU, where devices keep no count, the
-    process's own peak."""
+    """The largest peak over this process's devices; on CPU, which keeps no count, its own."""
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return max((one.get("peak_bytes_in_use", 0) for one in stats), default=0) or own
@@ -368,8 +365,7 @@ class Progress:
             self._next_page = ended + (ended - started) / PAGE_SHARE
 
     def finish(self, step: int, exit_reason: str, skipped: int) -> bool:
-        """Writes result.json of a run that ended after `step` steps; whether it did. skipped: its
-        updates that were."""
+        """Writes result.json of a run that ended after `step` steps; whether it did."""
         path = self.workdir / "result.json"
         # A finished run that was started again did nothing, and keeps the result that it has.
         if not is_primary() or (not self.lines and path.exists()):

@@ -178,8 +178,7 @@ def _of_data(identity: Mapping[str, Any], field: str) -> Any:
 
 
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(field, saved value, our value) for every difference of two JSON trees; an absent field
-    counts as None."""
+    """(field, saved value, our value) of every difference of two JSON trees; absent is None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
         for key in sorted(saved.keys() | ours.keys()):
             below = f"{path}.{key}" if path else key
@@ -296,8 +295,7 @@ def check_length(name: str, length: int, model: ModelConfig, positions: int = 0)
 
 
 def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """The shapes of the fields that an objective reads. Raises UserError when the source lacks
-    one."""
+    """The shapes of the fields that an objective reads. Raises UserError for one not there."""
     missing = [field for field in reads if field not in shapes]
     if missing:
         raise UserError(
@@ -310,8 +308,7 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
 def schedule_record(
     runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
 ) -> dict[str, Any]:
-    """What run.json says of the run's course, JSON values. runs: {stage of an objective: its
-    `ObjectiveRun`}."""
+    """What run.json says of a run's course. runs: {stage of an objective: its `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
         of_objective = dataclasses.asdict(run.objective)

@@ -1,5 +1,4 @@
-"""Which objectives run at a step: a pure function of (step, seed), so that a resumed run takes the
-same turns."""
+"""Which objectives run at a step: a function of (step, seed), so that resumed runs agree."""
 
 import bisect
 import hashlib

@@ -1,5 +1,4 @@
-"""Values that change during a run, written `{0: 0.15, 10000: 0.3}`: 0.15 from step 0 on, 0.3 from
-step 10,000 on."""
+"""Values that change during a run: `{0: 0.15, 10000: 0.3}` is 0.15 from step 0, 0.3 from 10,000."""
 
 import functools
 import inspect
@@ -23,8 +22,7 @@ def is_staged(value: Any) -> bool:
 
 
 def starts(values: Iterable[Any]) -> list[int]:
-    """The steps at which some of the values change, 0 first. Raises UserError for stages that do
-    not begin at 0."""
+    """The steps at which values change, 0 first. Raises UserError for stages not from 0 on."""
     steps = {0}
     for value in values:
         steps |= _starts(value)

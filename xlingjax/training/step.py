@@ -77,8 +77,7 @@ def abstract_state(
 def lower_state(
     model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState
 ) -> jax.stages.Lowered:
-    """A program from a random key to a new state, each part made where it lies; the same numbers on
-    every mesh."""
+    """A program: random key -> new state, each part made in place; the same numbers on any mesh."""
 
     def make(key):
         return initial_state(model.init(key), optimizer, config)
@@ -251,8 +250,7 @@ def next_loss_scale(
 
 
 def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
-    """The random key of a run, on every device: an argument of the step, so that all seeds share
-    one program."""
+    """A run's random key, on every device: an argument of the step, which all seeds share."""
     # By way of NumPy: a replicated array over several processes is made of each one's own copy.
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
     placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)

@@ -155,8 +155,7 @@ def too_late(recipe: Recipe) -> list[str]:
 
 
 def planned_course(recipe: Recipe) -> dict[str, Any]:
-    """What run.json would say of the run's schedule. Raises UserError for one that `train`
-    refuses."""
+    """What run.json would say of the run's schedule. Raises UserError where `train` would."""
     bound = recipe.bound
     weights = {}
     if not bound["objectives"]:
@@ -223,8 +222,7 @@ def _begin(
 
 
 def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
-    """The first report.html: the schedule, the setting, what will be sampled, what the
-    objectives read."""
+    """The first report.html: schedule, setting, what is sampled, what the objectives read."""
     folder = Path(workdir)
     # A run that goes on has a fuller page already.
     if not (folder / "report.html").exists():

@@ -53,8 +53,7 @@ def read(path: Path) -> Foreign:
 
 
 def params_of(path: Path) -> Converted:
-    """The model and its parameters alone, whatever its vocabulary. Raises UserError as `read`
-    does."""
+    """The model and its parameters, whatever its vocabulary. Raises UserError as `read` does."""
     return READERS[path.suffix](path)
 
 
@@ -87,8 +86,7 @@ def _table(options: Any) -> dict[str, Any] | None:
 
 
 def _require_order(vocabulary: Vocabulary, path: Path) -> None:
-    """Ids of words are lines of dict.txt. Raises UserError where they are not the pieces in their
-    order."""
+    """Raises UserError unless pieces stand in the order of dict.txt, whose lines are the ids."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -107,8 +105,7 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
-    """(the model, its options, the words in the order of their ids where the checkpoint has
-    them)."""
+    """(the model, its options, the words in the order of their ids where the file has them)."""
     checkpoint = unpickled(path, [argparse.Namespace])
     params = _table(checkpoint.get("params")) if isinstance(checkpoint, dict) else None
     if params is None:
@@ -221,8 +218,7 @@ _KNOWN = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds nothing but what arrays are made of, and of that our own, which runs no code of NumPy
-    that trusts it."""
+    """Finds nothing but what arrays are made of, and of that ours: NumPy's own would run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         return _KNOWN[module, name]

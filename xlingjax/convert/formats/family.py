@@ -99,8 +99,7 @@ class Family:
         return modules
 
     def usual(self, tensors: Tensors) -> Tensors:
-        """Each tensor under its name in that table. Raises UserError for a head that is not
-        tied."""
+        """Each tensor under its name there. Raises UserError for a head that is not tied."""
         tensors = self.within(tensors, self.tied)
         return folded(tensors, self.positions, self.segments, self.pairs_in(tensors))
 
@@ -248,8 +247,7 @@ class Converted:
 
 
 def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:
-    """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
-    them."""
+    """Raises `Differing` for weights that the configuration does not have, UserError for NaN."""
     notes = []
     if wrapped := [name for name in tensors.shapes if unwrapped(name) != name]:
         notes.append(
@@ -343,8 +341,7 @@ def _today(name: str) -> str:
 
 
 def unfused(tensors: Tensors) -> Tensors:
-    """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors
-    each."""
+    """`in_proj_weight` and `in_proj_bias` (query, key, value in a column) as three tensors each."""
     thirds: dict[str, tuple[str, int]] = {}
     shapes = {}
     for name, shape in tensors.shapes.items():

@@ -1,5 +1,4 @@
-"""config.json of another program, read strictly: what is missing or means something else is said,
-never guessed."""
+"""config.json of another program, read strictly: what is missing or unknown is not guessed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,7 @@ class Fields:
     """The values of a config.json, or those that another file holds."""
 
     def __init__(self, path: Path, values: dict[str, Any] | None = None):
-        """values: instead of reading the file. Raises UserError for one that is not there or is no
-        JSON object."""
+        """values: instead of the file. Raises UserError where it is missing or no JSON object."""
         self.path = path
         if values is not None:
             self.values = values

@@ -40,8 +40,7 @@ TOKENIZER = "sentencepiece.bpe.model"
 OURS = "vocab.model"
 DESCRIPTION = "xlingjax.json"
 TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
-"""The run's own, where the tokenizer.json that transformers reads has language tokens or another
-template."""
+"""The run's own, where transformers reads one with language tokens or another template."""
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
 """More rows than pieces are spare ones, or padding to a multiple; many more are of a table that
 belongs to another tokenizer."""

@@ -125,8 +125,7 @@ def to_ours(
 def difference(
     wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[Row]:
-    """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
-    wanted."""
+    """(name, wanted shape, shape) of what is missing or differs, then of what is not wanted."""
     names = dict.fromkeys((*wanted, *shapes))
     rows = [(name, wanted.get(name), shapes.get(name)) for name in names]
     return [(name, shape, found) for name, shape, found in rows if shape != found]

@@ -37,8 +37,7 @@ NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")
 
 
 def model_folder(folder: Path) -> Path:
-    """Where the first module lies: the folder itself, of the first versions `0_Transformer`
-    within."""
+    """Where the first module lies: the folder itself, or in first versions `0_Transformer`."""
     is_whole = (folder / "config.json").is_file()
     if not folder.is_dir() or is_whole or not (folder / MODULES).is_file():
         return folder
@@ -155,8 +154,7 @@ def _pooling(
 
 
 def _length(folder: Path, room: int) -> tuple[int, list[str]]:
-    """(tokens of a sentence at most: what its files say, else what its positions hold; what is not
-    computed here)."""
+    """(tokens of a sentence at most, by its files or else positions; what is not computed)."""
     inner = model_folder(folder)
     unread = []
     length = None

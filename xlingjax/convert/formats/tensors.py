@@ -1,5 +1,4 @@
-"""The weights in a folder of another program, read one by one, and without running anything that
-lies there."""
+"""Weights in a folder of another program, read one by one, without running what lies there."""
 
 import dataclasses
 import struct

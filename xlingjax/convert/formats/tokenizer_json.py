@@ -148,8 +148,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
-    """What stands around one text and a pair. XLM and BERT have one separator between the two,
-    XLM-R two."""
+    """What stands around one text and a pair: XLM and BERT separate it by one token, XLM-R two."""
     begin = {"SpecialToken": {"id": names[vocabulary.bos_id], "type_id": 0}}
     end = {"SpecialToken": {"id": names[vocabulary.eos_id], "type_id": 0}}
     first = {"Sequence": {"id": "A", "type_id": 0}}
@@ -235,8 +234,7 @@ def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -
 
 
 def _merges(proto) -> list[list[str]]:
-    """The pairs of pieces that make a piece, those of the highest score first; it may be made of
-    several pairs."""
+    """The pairs of pieces that make a piece, the highest score first; several may make the same."""
     score_of = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
     pairs = []
     for piece in sorted(score_of, key=score_of.get, reverse=True):

@@ -14,8 +14,7 @@ from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.rows.draws import seed_of
 
 WINDOW = 50
-"""Batches whose rows are sorted by length at a time, as many as transformers' `group_by_length`
-takes."""
+"""Batches whose rows are sorted by length at a time: as many as `group_by_length` takes."""
 PREFETCH = 2
 
 

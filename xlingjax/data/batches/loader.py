@@ -57,12 +57,10 @@ class BatchSource(Protocol):
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
-    """JSON values that must be equal for a position to be valid (mixture, vocabulary hash, lengths,
-    sampling ...)."""
+    """JSON values that must be equal for a position to be valid (mixture, hashes, lengths ...)."""
 
     def next(self) -> dict[str, np.ndarray]:
-        """This host's rows of the next global batch. Raises StopIteration at the end of a finite
-        source."""
+        """This host's rows of the next global batch. Raises StopIteration where a source ends."""
 
     def state(self) -> int:
         """The position after the last `next()`: the number of the next batch."""
@@ -84,8 +82,7 @@ class Batches:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """How they are made, for the run's record."""
     positions: int = 0
-    """How many of the model's positions the rows use, where these are not as many as their columns;
-    0: they are."""
+    """Positions of the model that the rows use, where these are not their columns; 0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
     shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)

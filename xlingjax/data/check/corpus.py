@@ -73,8 +73,7 @@ def check(
 
 
 def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> list[Any]:
-    """The files of all patterns, each once; a pattern that fails is a finding, and the others still
-    count."""
+    """The files of all patterns, each once; a pattern that fails is a finding, no more."""
     if isinstance(patterns, str):
         patterns = [patterns]
     # A dict keeps the order of the patterns, as a set would not.

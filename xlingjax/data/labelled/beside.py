@@ -31,8 +31,7 @@ class Pairs:
         return sum(row is None for row in self.partners)
 
     def said(self, remainder: str) -> str:
-        """What is said of rows without a partner; "": there are none. remainder: what becomes of
-        them."""
+        """What is said of rows without a partner, "" of none. remainder: what becomes of them."""
         if not self.unpaired:
             return ""
         rows = len(self.partners)

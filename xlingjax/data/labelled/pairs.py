@@ -1,5 +1,4 @@
-"""Readers of texts in pairs of files: sources and targets line by line, and bitexts to search
-(Tatoeba, BUCC)."""
+"""Readers of pairs of files: sources and targets by line, and bitexts to search (Tatoeba, BUCC)."""
 
 from __future__ import annotations
 

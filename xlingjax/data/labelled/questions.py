@@ -1,5 +1,4 @@
-"""Reader of questions whose answers are spans: the JSON of SQuAD 1.1, MLQA, XQuAD and TyDiQA's gold
-passages."""
+"""Reader of questions answered by spans: JSON of SQuAD 1.1, MLQA, XQuAD, TyDiQA's gold passages."""
 
 from __future__ import annotations
 

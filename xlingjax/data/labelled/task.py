@@ -66,8 +66,7 @@ CODES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Files:
-    """Where the files of a split may lie, below the folder of the benchmark, and what reads
-    them."""
+    """Where the files of a split may lie, below the benchmark's folder, and what reads them."""
 
     patterns: tuple[str, ...]
     """Paths with {language} (or a code of `CODES`: {language3}, {flores}, {conll}); several where
@@ -86,8 +85,7 @@ class Files:
         return self.languages is None or language in self.languages
 
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
-        """The paths of a language, whether or not they exist; None: it does not lie here, or no
-        file fits a `*`."""
+        """A language's paths, whether or not they exist; None: it has none, or none fits a `*`."""
         if not self.holds(language):
             return None
         codes = {"language": language}
@@ -143,8 +141,7 @@ class Task:
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
     marks: str = "kept"
-    """Of tags: what becomes of SentencePiece's mark in the task's own script (see
-    `pieces_of_words`)."""
+    """Of tags: what becomes of SentencePiece's mark in the task's script: `pieces_of_words`."""
     overlap: str = ""  # what the sets are known to share, said below their scores
 
     def __post_init__(self):
@@ -288,8 +285,7 @@ def has_gold(record: Any) -> bool:
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
-    are any."""
+    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs there are."""
     paths = set()
     for split, language in parts:
         found = find(task, folder, split, language)

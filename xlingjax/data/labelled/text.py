@@ -57,14 +57,11 @@ class Table:
     header: bool = False
     quoted: bool | None = False  # whether fields may be csv-quoted; None: see `is_quoted`
     language: str = ""
-    """The column that says whose language a row is: only those of the language are read. Empty: all
-    rows are."""
+    """The column that tells a row's language; rows of others are not read. Empty: all rows are."""
     unlabelled: bool = True
-    """The column of labels may be missing, from every line alike (a test set); it must then be the
-    last."""
+    """The column of labels, the last, may be missing from every line alike (a test set)."""
     translated: bool = False
-    """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every
-    row."""
+    """By a machine, which lost texts here and there, not in every row: they are "" (`is_lost`)."""
     original: tuple[str, ...] = ()
     """Columns of the text that was translated; empty: it is not there."""
 

@@ -28,8 +28,7 @@ def seed_of(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws for one batch: made for all `rows` of the global batch, of which `first .. first +
-    count` are given."""
+    """The draws of one batch: made for all its `rows`, and given for `first .. first + count`."""
 
     seed: int
     step: int

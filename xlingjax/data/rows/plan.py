@@ -124,8 +124,7 @@ def line_starts(side: Tokens, base: int) -> np.ndarray:
 
 
 def starts_and_lengths(records: Records, bases: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each aligned line of each side begins in the array of ids, and its tokens, both int64
-    [lines, sides]."""
+    """int64 [lines, sides], twice: where each line begins in the array of ids, and its tokens."""
     starts = [line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)]
     lengths = [side.lengths for side in records.sides]
     return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
@@ -309,8 +308,7 @@ class Preprocessor(abc.ABC):
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
-        """The rows of one text; `bases[i]` is where side i of the records begins in the array of
-        ids."""
+        """The rows of one text; `bases[i]` is where side i of the records begins in the ids."""
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         """The map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token
@@ -338,8 +336,7 @@ class Preprocessor(abc.ABC):
         return 0
 
     def positions(self, length: int) -> int:
-        """How many of the model's positions the rows use, where these are more than their columns;
-        0: they are not."""
+        """Positions of the model that the rows use, where these exceed their columns; else 0."""
         return 0
 
     def takes(self, languages: tuple[str, ...]) -> bool:
@@ -566,8 +563,7 @@ def compact(rows: Rows, bases: Sequence[int], columns: int) -> BlockRows:
 
 
 def options(preprocessor: Preprocessor) -> dict[str, Any]:
-    """A preprocessor's options as they come back from a checkpoint's JSON: tuples are lists
-    there."""
+    """A preprocessor's options as a checkpoint's JSON gives them back: tuples are lists there."""
     # A dataclass, as all of them are.
     given = dataclasses.asdict(cast(Any, preprocessor))
     return json.loads(json.dumps(given))

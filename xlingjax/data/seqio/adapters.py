@@ -77,8 +77,7 @@ class TextFiles(seqio.DataSource):
         return self.files["train"], split == "validation"
 
     def blocks(self, split: str, vocabulary: Vocabulary) -> BlockText:
-        """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
-        unequal length."""
+        """The tokenised lines of a split. Raises UserError: unreadable, empty, or unequal sides."""
         files, held = self._selection(split)
         return text_blocks(files, vocabulary, self.holdout, held)
 

@@ -90,8 +90,7 @@ def task_text(
 def _shards(
     chunks: Iterator[list[tuple[np.ndarray, np.ndarray]]], vocabulary: Vocabulary
 ) -> list[dict[str, Any]]:
-    """The shards of each side, in the store (see `of_shards`), of chunks of lines: (ids, lengths)
-    of each side."""
+    """Each side's shards, stored (see `of_shards`), of chunks of lines: (ids, lengths) a side."""
     shards: list[list[Entry]] = []
     parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
     lines = 0
@@ -151,8 +150,7 @@ def _function(preprocessor: Any) -> Any:
 
 
 def open_task(task: seqio.Task, split: str, use_cached: bool = False) -> tf.data.Dataset:
-    """One pass over a task's examples, in order. Raises UserError where its own code fails, and as
-    `require_cache`."""
+    """One pass over a task's examples, in order. Raises UserError where its own code fails."""
     require_cache(task, use_cached)
     try:
         return task.get_dataset(
@@ -386,8 +384,7 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
 
 
 def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
-    """(name, size, time of change) of each shard; None where one is no file, as of a source that is
-    a function."""
+    """(name, size, time of change) of each shard; None where one is no file but a function."""
     gfile = tf.io.gfile
     stamps = []
     for name in sorted(shards):

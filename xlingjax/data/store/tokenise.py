@@ -125,8 +125,7 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class TokenFile:
-    """The tokens of one text in the store: of each shard its name, and how many lines, sentences
-    and tokens it has."""
+    """The tokens of one text in the store: of each shard its name, lines, sentences and tokens."""
 
     shards: list[str]
     lines: list[int]
@@ -417,8 +416,7 @@ def _pieces(
 def blocks_of_files(
     languages: tuple[str, ...], files: Sequence[TokenFile], vocabulary: Vocabulary, what: str
 ) -> BlockText:
-    """The aligned token files of one text, a side each. Raises UserError where a side has no
-    text."""
+    """The aligned token files of one text, one a side. Raises UserError where a side is empty."""
     key = name_of(FORMAT, [file.shards for file in files], vocabulary.sha256)
     pieces = [_Piece(tuple(files), n, None, ends=False) for n in range(len(files[0].lines))]
     text = _opened(

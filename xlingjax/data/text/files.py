@@ -1,5 +1,4 @@
-"""Files of text, compressed or not: what a file is by its first bytes, its bytes, lines and
-hashes."""
+"""Files of text, compressed or not: their kind by their first bytes, their lines and hashes."""
 
 from __future__ import annotations
 
@@ -274,8 +273,7 @@ def plain_name(path: Path) -> str:
 
 
 def refuse_lost_link(path: Path) -> None:
-    """Raises UserError for a symbolic link that leads nowhere: who lists files would leave it
-    out."""
+    """Raises UserError for a symbolic link to nowhere, which a list of files would leave out."""
     if path.is_symlink() and not path.exists():
         raise UserError(
             f"{path}: a symbolic link that leads nowhere, to {os.readlink(path)}; mend or remove it"

@@ -29,8 +29,7 @@ PAIR_STEM = re.compile(
 
 
 def pair_side(path: Path) -> str:
-    """Which side of which pairs the lines of a file are, "de-en.de", as its name tells; "" of other
-    text."""
+    """Which side of which pairs a file's lines are, "de-en.de", by its name; "" of other text."""
     match = PAIR_STEM.match(plain_name(path))
     if match and match["end"] in (match["src"], match["tgt"]):
         # Sorted, so that de-en.de and en-de.de are the same side.
@@ -49,8 +48,7 @@ def file_format(path: Path) -> str:
 
 
 def is_language_code(text: str) -> bool:
-    """Whether `text` is an ISO 639-1 code or a longer code with its script or region (`zh-TW`,
-    `swh_Latn`)."""
+    """Whether `text` is an ISO 639-1 code, or a longer one with script or region (`swh_Latn`)."""
     return text in _ISO_639_1 or bool(_QUALIFIED.fullmatch(text))
 
 

@@ -81,8 +81,7 @@ def _files(pattern: str) -> list[Path]:
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:
-    """Monolingual texts for the patterns. Raises UserError: no match, unknown language, a table
-    without `text`."""
+    """Monolingual texts of the patterns. Raises UserError: none, unknown language, no `text`."""
     texts = []
     for path, code in expand(patterns, "monolingual"):
         if file_format(path) == "lines":
@@ -216,8 +215,7 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
 
 
 def pair_table(stem: str, languages: tuple[str, str]) -> Path:
-    """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for two codes that it would
-    not read."""
+    """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for codes it would not."""
     source, target = languages
     name = f"{source}-{target}.tsv"
     # Checked by the rule that reads it, so that nothing is written that cannot be read again.

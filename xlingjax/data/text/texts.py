@@ -53,8 +53,7 @@ class Text:
 
     @property
     def key(self) -> str:
-        """What is read, independent of where the file lies: the hash of its bytes and the
-        column."""
+        """What is read, wherever the file lies: the hash of its bytes and the column."""
         # Else the language of a file is a name for it and changes no line that is read.
         language = self.language if self.only_language else ""
         return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
@@ -170,8 +169,7 @@ def _content(path: Path, names: Counter[str]) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
-    """Rows of a TSV (cells by header name, or a list without a header) or of a jsonl file, and
-    where they stand."""
+    """Rows of a TSV (cells by header name; without one a list) or jsonl file, with their places."""
     is_table = file_format(path) == "tsv"
     header = table_header(path) if is_table else None
     for number, line in read_lines(path):
@@ -200,8 +198,7 @@ def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
 
 
 def table_header(path: Path) -> list[str] | None:
-    """A TSV's header, if its first line is one: it names a `text` column, or the two codes of the
-    file's name."""
+    """A TSV's header, if its first line is one: it names `text`, or the file name's codes."""
     _, line = next(read_lines(path), (1, ""))
     cells = line.split("\t")
     if "text" in cells:

@@ -176,15 +176,13 @@ class FastBpeVocabulary(PieceTable):
         return ids, spans
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The words, as Moses cut them, with a space between them; special ids other than `<unk>`
-        are left out."""
+        """The words, as Moses cut them, joined by spaces, without special ids but `<unk>`."""
         dropped = self.special_ids - {self.unk_id}
         pieces = self.pieces(i for i in ids if int(i) not in dropped)
         return "".join(pieces).replace(END, " ").strip()
 
     def begins_word(self) -> list[bool]:
-        """Whether the piece after each id opens a word. `<unk>` does not tell, and is taken to end
-        its word."""
+        """Whether the piece after each id opens a word. `<unk>` is taken to end its word."""
         return [name.endswith(END) or i == self.unk_id for i, name in enumerate(self._pieces)]
 
     def _plain(self, text: str) -> str:
@@ -290,16 +288,14 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _piece(word: str) -> str:
-    """Our piece for a word of XLM's vocabulary, which marks those that go on and we those that
-    end."""
+    """Our piece for a word of XLM's, which marks those that go on where we mark those that end."""
     if len(word) > len(_GOES_ON) and word.endswith(_GOES_ON):
         return word.removesuffix(_GOES_ON)
     return word + END
 
 
 def _words(text: str) -> list[str]:
-    """The words of a vocabulary, `word count` a line; XLM's code passes over the lines that are
-    left out here."""
+    """The words of a vocabulary, `word count` a line, without lines that XLM passes over."""
     # A dict for its order: the first of equal words counts, and none that is special.
     words = dict.fromkeys(XLM_SPECIAL_PIECES)
     for line in text.split("\n"):

@@ -51,8 +51,7 @@ VOCABULARY_FILES = (
 
 
 def _written(side: Path) -> dict[str, Any]:
-    """The content of our own vocab.json; other programs have files of that name with other
-    contents."""
+    """The content of our own vocab.json; other programs' files of that name have others."""
     try:
         written = parsed_json(side.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -208,8 +207,7 @@ class Vocabulary:
         return made
 
     def files(self) -> dict[str, bytes]:
-        """{name: content} of what `load` reads from a folder, so that one can be moved to where the
-        original is not."""
+        """{name: content} of what `load` reads from a folder, to take it elsewhere."""
         # Only a PieceTable has none, and it has files of its own.
         assert self.model_bytes is not None
         side = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
@@ -239,14 +237,12 @@ class Vocabulary:
         return self.to_model[flat], lengths
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, tokenised alone as it is read within a text; of transformers,
-        `is_split_into_words`."""
+        """The ids of each word, tokenised as within a text; transformers' `is_split_into_words`."""
         require_list(words, "words")
         return list(map(self.encode, words))
 
     def normalized(self, text: str) -> str:
-        """The text that its pieces stand for: characters by the SentencePiece model's table, spaces
-        collapsed."""
+        """The text that its pieces stand for: characters by the model's table, spaces collapsed."""
         return self._processor.normalize(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -257,8 +253,7 @@ class Vocabulary:
         return self._processor.decode(kept)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The name of each id, special ids and `<mask>` included. Raises UserError for an id
-        outside the table."""
+        """The name of each id, special ones included. Raises UserError for an unknown id."""
         names = []
         for i in map(int, ids):
             if not 0 <= i < self.size:

@@ -24,8 +24,7 @@ from xlingjax.runtime.files import parsed_json
 
 LAYOUT = "tokenizer"
 MARKERS = {"Metaspace": "▁", "ByteLevel": "Ġ"}
-"""How the pieces begin that open a word, by the step that marks words; WordPiece marks those that
-go on."""
+"""How the pieces that open a word begin, by the step that marks them; WordPiece marks others."""
 
 
 class TokenizerVocabulary(PieceTable):
@@ -145,8 +144,7 @@ def _unmatched(config: dict[str, Any], unknown: str) -> dict[str, Any]:
 
 
 def _marker(config: Any) -> str:
-    """What marks the pieces that open a word, or (WordPiece) go on in one. Raises UserError where
-    nothing does."""
+    """The mark of pieces that open a word or (WordPiece) go on in one. Raises UserError."""
     model = config["model"]
     # Old files of the library give no type, and it tells them by their fields.
     kind = model.get("type") or "nameless"
@@ -175,8 +173,7 @@ def _types(step: Any) -> list[str]:
 
 
 def _pair_separators(config: Any) -> int:
-    """Special tokens in a pair, 3 or 4: RoBERTa has two between its texts, BERT one; 3 where no
-    template tells."""
+    """Special tokens in a pair: RoBERTa's 4, two between its texts; BERT's 3, or none tells."""
     step = config.get("post_processor") or {}
     for one in step.get("processors", [step]):
         if one.get("type") == "RobertaProcessing":

@@ -1,5 +1,4 @@
-"""The files of a Hugging Face tokenizer as the content of one tokenizer.json, and its special
-tokens by role."""
+"""A Hugging Face tokenizer's files as one tokenizer.json, and its special tokens by role."""
 
 import json
 from collections.abc import Collection
@@ -195,8 +194,7 @@ def _check_special(special: dict[str, str], pieces: Collection[str], file: str) 
 def _wordpiece(
     pieces: list[str], config: dict[str, Any], special: dict[str, str], file: str
 ) -> bytes:
-    """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads
-    it."""
+    """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads."""
     ids = {piece: i for i, piece in enumerate(pieces)}
     if len(ids) < len(pieces):
         raise UserError(f"{file} has a piece twice")

@@ -84,8 +84,7 @@ def _parts(line: str) -> Iterator[str]:
 def _sample(
     texts: Sequence[Text], count: int, wanted: int, rng: np.random.Generator
 ) -> Iterator[str]:
-    """`wanted` of the `count` sentences in their order, each as often as any other give or take
-    one."""
+    """`wanted` of the `count` sentences in their order, each equally often, give or take one."""
     # All sentences the same number of times: drawing with repeats would leave some out.
     times = np.full(count, wanted // count)
     once_more = rng.permutation(count)[: wanted % count]

@@ -13,8 +13,7 @@ from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import is_unspaced
 
 MARK = "▁"
-"""What SentencePiece writes for the space before a word; a piece of its own where no longer one
-begins with it."""
+"""SentencePiece's sign for the space before a word; a piece itself where no longer one has it."""
 MARKS = ("kept", "xglue")  # what becomes of it in words that are to be tagged
 _XGLUE_UNMARKED = ("zh", "th")
 

@@ -345,8 +345,7 @@ METRICS: dict[str, Metric] = {
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
-    """Names of the metrics that score a kind of task. Raises UserError for one that is not of
-    `KINDS`."""
+    """The metrics that score a kind of task. Raises UserError for one that is not of `KINDS`."""
     if kind not in KINDS:
         raise UserError(f"{kind!r} is no kind of task: {', '.join(KINDS)}")
     # A rating is a class too.

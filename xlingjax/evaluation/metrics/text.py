@@ -69,8 +69,7 @@ def bleu(
 def chrf(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> tuple[float, str]:
-    """(chrF2 in 0..100, sacreBLEU's signature): character 1- to 6-grams without spaces (Popović
-    2015)."""
+    """(chrF2 in 0..100, sacreBLEU's signature): character 1- to 6-grams (Popović 2015)."""
     return _corpus_score(CHRF(lowercase=lowercase), hypotheses, references)
 
 

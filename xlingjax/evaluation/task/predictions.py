@@ -53,8 +53,7 @@ def head_of(model, task: Task) -> str | None:
 
 
 def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
-    """Why the model's head is not one for the task; "": it is. labels: the head's, where they are
-    known."""
+    """Why the model's head does not suit the task; "": it does. labels: the head's, where known."""
     config = model.config
     if task.kind == "generation":
         return "" if config.decoder_layers else "the model has no decoder"

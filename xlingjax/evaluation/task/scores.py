@@ -27,8 +27,7 @@ ALL = "all"
 def chosen_languages(
     task: Task, data: str | Path, split: str, requested: Sequence[str]
 ) -> list[str]:
-    """Those asked for, or of "all" those that have the split. Raises UserError where there are
-    none."""
+    """Those asked for, or of "all" those with the split. Raises UserError where there are none."""
     present = languages_present(task, data, split)
     # "all" are those that are there; who names one has a reason, and a missing file is a mistake.
     if ALL in requested:

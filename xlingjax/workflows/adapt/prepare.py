@@ -33,8 +33,7 @@ from xlingjax.workflows.launch import evaluate
 from xlingjax.workflows.plan.programs import HERE, answer
 
 CHUNK = 1024
-"""Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
-large."""
+"""Predicted tokens whose logits are in memory at once: a released vocabulary is large."""
 EVALUATIONS = 5  # of the whole training
 SAFE_SECONDS = 1200  # of training that a lost machine costs at most
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")

@@ -140,7 +140,6 @@ class Request:
 
 
 def absolute(pattern: str) -> str:
-    """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt"
-    too."""
+    """So that the recipe is read anywhere. pattern: as typed, "de=text/x*.txt" too."""
     code, path = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern).groups()
     return f"{code or ''}{Path(path).expanduser().absolute()}"

@@ -47,8 +47,7 @@ class Export:
 def adapt(
     request: Request, output: str, machine: RuntimeConfig, export: Export | None = None
 ) -> int:
-    """The exit status: 0 done; that of the training where it was asked to stop. Raises
-    UserError."""
+    """The exit status: 0, or that of a training that was asked to stop. Raises UserError."""
     folder = Path(output).absolute()
     if " " in str(folder) or "," in str(folder):
         raise UserError(

@@ -1,5 +1,4 @@
-"""`xlingjax pretrain --hours`: as many steps of a recipe as a budget of time allows, measured in a
-trial."""
+"""`xlingjax pretrain --hours`: as many steps as a budget of time allows, by a trial."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -237,8 +237,7 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
 
 
 def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
-    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have
-    read other data."""
+    """Raises UserError where finished runs of one mix, differing in seed alone, read other data."""
     known: dict[tuple[str, ...], tuple[Any, Path]] = {}
     for cell in cells:
         for folder in [cell.folder / name for name in ("pretrain", *config.tasks)]:

@@ -86,8 +86,7 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
 
 
 def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
-    """Raises UserError: a package that a step needs, a language that it does not know, a model that
-    cannot be read."""
+    """Raises UserError: a package that is missing, a language or model that cannot be read."""
     monolingual = {part.name for part in parts if not part.is_pair}
     dumps = any(isinstance(part.source, Path) for part in parts)
     needs = {

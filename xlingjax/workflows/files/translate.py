@@ -298,8 +298,7 @@ class Pipe:
 
 
 class Partial:
-    """A file that is written as `FILE.partial`, beside `FILE.partial.json`, what it is made with;
-    FILE once whole."""
+    """A file written as `FILE.partial`, with its settings in `FILE.partial.json`, until whole."""
 
     def __init__(self, path: str, made_with: dict[str, Any]):
         self.path = Path(path)

@@ -1,5 +1,4 @@
-"""`xlingjax words`: the token table of a trained run as word embeddings, on dictionaries and
-similarity sets."""
+"""`xlingjax words`: a run's token table as word embeddings, on dictionaries and similarity sets."""
 
 from collections.abc import Sequence
 from pathlib import Path

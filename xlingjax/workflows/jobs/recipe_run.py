@@ -51,8 +51,7 @@ def settings_of(line: Sequence[str]) -> str:
 class RecipeRun(Command):
     workdir: Path
     encoder: "RecipeRun | None" = None
-    """The run that it starts from, which comes first: with others of its settings this is another
-    run."""
+    """The run that it starts from, done first: with another of these, this is another run."""
     settings: str = ""  # known once `is_finished` was called
 
     def is_finished(self) -> bool:

@@ -113,8 +113,7 @@ def folder_of(compiler: str) -> Path:
 
 
 def environment(compiler: str) -> dict[str, str]:
-    """Variables of a process that compiles for such devices. Raises UserError where the wheels are
-    missing."""
+    """Variables of a process that compiles for such devices. Raises UserError without wheels."""
     folder = folder_of(compiler)
     variables = dict(os.environ)
     module = _MODULES[compiler]
@@ -160,8 +159,7 @@ def become_compiler(variables: Mapping[str, str], errors: str) -> None:
 
 
 def devices_of(machine: Machine) -> Sequence[Any]:
-    """Its devices, to compile for; they run nothing. Raises UserError for a machine that the
-    compiler does not know."""
+    """Its devices, to compile for; they run nothing. Raises UserError for an unknown machine."""
     from jax.experimental.topologies import get_topology_desc
 
     accelerator = machine.accelerator

@@ -216,8 +216,7 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def refusal(message: str) -> dict[str, Any]:
-    """Of a program that the compiler refused: why, and how much it would have needed where it says
-    so."""
+    """Why the compiler refused a program, and how much it would have needed, if it tells."""
     # As the compiler of TPUs says it.
     for pattern in (
         r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm",

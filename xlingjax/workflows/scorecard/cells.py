@@ -27,8 +27,7 @@ _SHAPE = {
 
 
 def read_scores(folder: str | Path) -> list[Cell]:
-    """Every scores.json below `folder`. Raises UserError where there is none, and where two are of
-    one training."""
+    """Every scores.json below `folder`. Raises UserError for none, or two of one training."""
     paths = sorted(Path(folder).glob(f"cells/**/{SCORES}"))
     if not paths:
         raise UserError(

@@ -141,8 +141,7 @@ def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
 
 
 def _dev_languages(cell: Cell) -> list[str]:
-    """The languages whose mean on dev is that of the task, as `means` takes it; []: nothing was
-    measured there."""
+    """Languages whose mean on dev is the task's, as `means` takes it; []: none was measured."""
     measured = sorted(cell["dev"].get("by_language", ()))
     official = task_named(cell["task"]).averaged
     if official is None:
