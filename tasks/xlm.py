@@ -58,8 +58,7 @@ def register_text(
             share = holdout
             if validation := [f for f in held if type(f) is kind and f.languages == languages]:
                 splits["validation"] = validation
-                # Who names held-out files has held them out;
-                # a share of the training lines would be lost.
+                # Who names held-out files has held them out; a share of the others would be lost.
                 share = 0.0
             # SeqIO refuses a hyphen in a name.
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
@@ -113,8 +112,7 @@ def register_source(
                 # Without the copies SeqIO would keep each text as a string beside its ids.
                 copy_pretokenized=False,
             ),
-            # Behind the tokenizer: what SeqIO caches are ids,
-            # and rows are planned from them at every start.
+            # Behind the tokenizer: SeqIO caches ids, from which rows are planned at every start.
             seqio.CacheDatasetPlaceholder(),
         ],
         output_features={

@@ -90,7 +90,6 @@ RAW_XNLI = Table(
     hypothesis=("sentence2",),
     label="gold_label",
     header=True,
-    # One file holds all languages.
     language="language",
 )
 _multinli = Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True)
@@ -118,8 +117,7 @@ def raw_pawsx(split: str) -> tuple[Files, ...]:
 
 
 def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
-    """MultiNLI, in English alone gold, and (without `languages`) its translations into the
-    languages of XNLI (XNLI-MT-1.0.zip)."""
+    """MultiNLI: English, gold, and (without `languages`) XNLI-MT's translations of it."""
     # XNLI-MT names the translations as it names MultiNLI itself: only English is gold.
     read = dataclasses.replace(_multinli, translated=languages is None)
     return places(
@@ -377,8 +375,7 @@ TASKS = (
                 Files((_TYDIQA_TRAIN,), _numbered),
             ),
             "test": places(
-                # TyDiQA keeps its test set: XTREME tests on
-                # the dev set, so there is none to choose by.
+                # TyDiQA keeps its test set: XTREME tests on dev, and there is none to choose by.
                 "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json",
                 read=read_squad,
             ),

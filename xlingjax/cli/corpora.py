@@ -267,7 +267,6 @@ CLEAN = Verb(
         ),
         option("--output", "gets mono/, parallel/, report.json", place, "FOLDER", required=True),
         *_runner(None, "Direct where the extra beam is installed"),
-        # One per step, in their order.
         _switch("characters", True, "NFC, without control characters"),
         _switch("punctuation", False, "Moses' normalisation of punctuation, as in XLM's text"),
         _switch("sentences", True, "one sentence of monolingual text a line"),

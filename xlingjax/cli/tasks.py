@@ -242,8 +242,7 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def mixture(args: Namespace) -> int:
-    """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run, on
-    the tasks of a benchmark or of SeqIO."""
+    """`evaluate --mixture`: a checkpoint, or with --follow all of a run's, on a mixture's tasks."""
     from xlingjax.tasks import suites
 
     benchmark = args.mixture in suites()

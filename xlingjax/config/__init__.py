@@ -72,7 +72,6 @@ def bindable() -> dict[str, Callable]:
             # What is measured is measured as the last stage of the run has it.
             names[name] = of_last_stage(function)
         for name, function in getattr(module, "OBJECTIVES", {}).items():
-            # A weight that changes by the step is the schedule's
-            # business and no reason to open new batches.
+            # A weight that changes by the step is the schedule's: no reason to open new batches.
             names[name] = staged(function, keep=("weight",), anew="text")
     return names

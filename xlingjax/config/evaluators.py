@@ -190,8 +190,7 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
     """{language: text} of the patterns `text`, for the run's languages. Raises UserError."""
     found: dict[str, Text] = {}
     for one in find_text(split_patterns(text)):
-        # Before the run's languages are asked for: two
-        # files of one would be measured as one of them.
+        # Before the run's languages are asked for: of two files of one, one would be measured.
         if one.language in found:
             raise UserError(
                 f"held-out text: {found[one.language].path} and {one.path} are both"
@@ -276,8 +275,7 @@ def own_score(
     # Of the run's languages alone: the others have no id in this model.
     found = labelled_files(files, corpus.languages)
     if pivot is not None:
-        # What has a file is paired: a language without
-        # one is not tested, but the pivot must be there.
+        # What has a file is paired: a language without is not tested; the pivot must be there.
         found = paired_files(files, [*found], pivot)
     return OwnScore(
         own_task(kind, "test", found, split_list(labels), metrics, pivot, head),
@@ -331,8 +329,7 @@ def generation_score(
         named = labelled_files(files, split_list(languages) or corpus.languages)
         patterns += [f"{code}={path}" for code, path in named.items()]
     for pattern in split_patterns(pairs):
-        # Test sets of translation come as one file per language with a stem in common
-        # (test_2016.de).
+        # Test sets of translation come as a file per language with a common stem (test_2016.de).
         if of_stem := stem_pairs(pattern, corpus.languages):
             found += of_stem
         else:

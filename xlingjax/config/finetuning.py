@@ -106,8 +106,7 @@ def _own(
 
     def found() -> tuple[Task, str, Training]:
         codes = split_list(languages)
-        # Plug-in fine-tuning reads every example twice,
-        # so a language without a file is an error there.
+        # Plug-in fine-tuning reads every example twice: a language without a file is an error.
         if pivot is None:
             paths = labelled_files(files, codes)
         else:

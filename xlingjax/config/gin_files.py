@@ -1,6 +1,5 @@
 """Gin files as text: where they are found, what they include, what their statements bind, and what
-the comments behind macros say. Nothing is bound here; `recipe.py` hands the text to gin.
-"""
+the comments behind macros say. Nothing is bound here; `recipe.py` hands the text to gin."""
 
 import functools
 import os
@@ -128,8 +127,7 @@ class Statement:
     kind: str
     """`BINDING`, `IMPORT` or `INCLUDE`."""
     name: str
-    """What is bound, "MACRO" or "scope/name.parameter"; the module, "a.b" of `from a import b` too;
-    the file."""
+    """What is bound ("MACRO", "scope/name.parameter"), the module or the file."""
     line: int
     """From 1."""
     macros: frozenset[str]
@@ -266,8 +264,7 @@ def gin_values(overrides: Sequence[str]) -> list[str]:
 class Macro:
     name: str
     value: str
-    """As gin writes it, in one line, but another macro is `OTHER` and not `%OTHER`; `REQUIRED`
-    where a recipe does not start without one."""
+    """As gin writes it, in one line, macros as `OTHER`; `REQUIRED` where a recipe needs one."""
     meaning: str
     """The comment behind it and those of the indented lines below; "": none."""
     file: str
@@ -290,8 +287,7 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
 
 
 def _code_and_comment(lines: Sequence[str]) -> tuple[str, str]:
-    """(the statement that these lines begin with, in one line; the comment behind its last line and
-    those of the indented lines below)."""
+    """(the statement of these lines, in one; the comment behind its end and on lines below)."""
     code = ""
     notes: list[str] = []
     for line in lines:
@@ -313,8 +309,7 @@ def _code_and_comment(lines: Sequence[str]) -> tuple[str, str]:
 def macros_of(files: Sequence[str]) -> list[Macro]:
     """Those of recipes and all that they include, by the order in which they are first set. The
     last value wins; where it has no comment, the meaning is the last one written before. Raises
-    UserError for a missing file.
-    """
+    UserError for a missing file."""
     found: dict[str, Macro] = {}
     for part in parts_of(files):
         # Of our own files what a recipe calls them: "runs/common.gin".

@@ -53,8 +53,7 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
 
 
 def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str, str]:
-    """{language: file} of each of `languages` and of `pivot`. Raises UserError for one that is
-    missing, and where `pivot` is alone."""
+    """{language: file} of `languages` and `pivot`. Raises UserError without one of them."""
     beside = [language for language in languages if language != pivot]
     if not beside:
         raise UserError(

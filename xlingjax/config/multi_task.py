@@ -121,8 +121,7 @@ def merged(names: Files) -> list[Task]:
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
         raise UserError("multi_task: name two tasks or more, each once")
     for task in tasks:
-        # Ranking is trained as classification into ratings (WPR); the others need heads of another
-        # shape.
+        # Ranking is trained as classification into ratings (WPR); others need other heads.
         if task.kind not in ("classification", "ranking"):
             raise UserError(
                 f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"

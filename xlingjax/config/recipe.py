@@ -53,8 +53,7 @@ class Recipe:
         return self.plan.keywords
 
     def require_decay(self) -> None:
-        """Raise UserError where the warm-up leaves no step for the decay: a plan of many trainings
-        says it of each before the first begins."""
+        """Raise UserError where the warm-up leaves no step for the decay, before any training."""
         if optimizer := self.bound.get("optimizer"):
             optimizer.require_decay(self.bound["steps"])
 
@@ -219,8 +218,7 @@ def _require_known(read: Sequence[Statement]) -> None:
 
 
 def _require_types() -> None:
-    """Raise UserError for a literal of another type than the parameter that reads it declares. What
-    references give is checked when it is built."""
+    """Raise UserError for a literal of another type than its parameter's. References wait."""
     lines = config_lines()
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
@@ -264,8 +262,7 @@ def _is_required(value: Any) -> bool:
 
 
 def import_foreign(macros: Sequence[str]) -> None:
-    """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a
-    VOCABULARY that is not set is that of INIT_FROM."""
+    """ "hf:FOLDER_OR_ID" becomes that model's workdir; a VOCABULARY not set is INIT_FROM's."""
     # Asked before INIT_FROM is replaced; a vocabulary that a recipe sets is never exchanged.
     lacks_vocabulary = "VOCABULARY" in macros and _is_required(_value("VOCABULARY"))
     for macro in macros:

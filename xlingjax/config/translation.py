@@ -97,8 +97,7 @@ def generation(
     source = text.batches(features, batch, length, parallel=patterns)
     objective = Translation("generation", smoothing, 1.0, chunk)
     if streams:
-        # Fine-tuning trains every stream from the first target on; pretraining lets stream i skip
-        # i of them.
+        # Fine-tuning trains all streams from the first target on; in pretraining stream i skips i.
         alphas = (1.0,) * streams
         objective = XFNP("generation", smoothing, 1.0, chunk, alphas, skip="none")
     return ObjectiveRun(objective, source, weight)
@@ -115,8 +114,7 @@ def _of_run(
 
 
 def _directed(directions: Files = None) -> dict[str, Any]:
-    """directions: what is learnt, "fr-en": English text is translated into French and back; None:
-    between all languages."""
+    """directions: learnt ones, "fr-en": English into French and back; None: all languages."""
     return {}
 
 

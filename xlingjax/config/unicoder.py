@@ -25,8 +25,7 @@ def _negatives(text: TextSource, negatives_mixture: str | None = None) -> dict[s
 
 # Reads all of the text, so it waits until training opens it.
 def _documents(text: TextSource, features: ClMlmFeatures, _: Mapping[str, Any]) -> ClMlmFeatures:
-    """Aligned documents: pairs whose files have blank lines between documents, or a mixture's whose
-    sides both are empty there."""
+    """Aligned documents: blank lines part them in files, sides both empty in a mixture."""
     if text.mixture:
         check_mixture(text)
     else:
@@ -35,8 +34,7 @@ def _documents(text: TextSource, features: ClMlmFeatures, _: Mapping[str, Any]) 
 
 
 def check_documents(corpus: Corpus) -> None:
-    """Raises UserError for aligned files without a line that is blank on both sides: they are one
-    document, or sentences in no order."""
+    """Raises UserError for aligned files without a blank line: one document, or no order."""
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
         first, second = tokenise([pair.first, pair.second], corpus.vocabulary)
         if first.lines != second.lines:
@@ -62,7 +60,6 @@ def check_mixture(text: TextSource) -> None:
 
 
 def _both_blank(first: Any, second: Any) -> bool:
-    """Whether a line has no tokens on either side: a blank line separates documents."""
     return bool(((first.lengths == 0) & (second.lengths == 0)).any())
 
 

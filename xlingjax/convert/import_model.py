@@ -109,8 +109,7 @@ def imported(source: str) -> str:
 
 
 def import_apart(folder: Path, run: Path) -> None:
-    """`import_model` in a process of its own: JAX may not have begun here when several processes
-    join, nor take an accelerator's memory."""
+    """`import_model` as a process: here JAX may not begin yet, nor take an accelerator's memory."""
     command = [sys.executable, "-m", "xlingjax", "import", str(folder), "--to", str(run)]
     done = subprocess.run(
         command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
@@ -123,8 +122,7 @@ def import_apart(folder: Path, run: Path) -> None:
 
 
 def located(source: str) -> Path:
-    """The folder or file that `source` is, or the copy of the hub's model of that id, which is
-    fetched when it is not there. Raises UserError."""
+    """`source`, or the copy of the hub's model of that id, fetched if need be. Raises UserError."""
     if Path(source).exists():
         return Path(source)
     try:

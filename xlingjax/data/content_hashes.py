@@ -13,14 +13,11 @@ from xlingjax.data.store.entries import cache_root
 from xlingjax.runtime.files import parsed_json
 
 SMALL_BYTES = 1 << 16  # a smaller file is hashed faster than it is looked up
-SETTLED_SECONDS = 2
-"""A file that changed less than this before it was hashed may change again without its times
-telling: file systems count in steps."""
+SETTLED_SECONDS = 2  # seconds without change before a hash is kept: file systems count in steps
 
 
 def content_hash(path: str | os.PathLike) -> str:
-    """sha256 (hex) of a file's bytes, remembered until its size, its times of change or its number
-    on the disk differ."""
+    """sha256 (hex) of a file's bytes, remembered until its size, times or inode change."""
     name = os.path.abspath(path)
     status = os.stat(path)
     # The second time of change and the number show a file that was put in another's place with its

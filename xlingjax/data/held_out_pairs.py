@@ -51,8 +51,7 @@ def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]
 
 
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
-    """{language: all pairs of English and it without an empty side} in training text, files of one
-    language one after the other."""
+    """{language: pairs of English and it in training text, without empty sides, file by file}."""
     return _with_english(find_pairs(patterns))
 
 

@@ -22,8 +22,7 @@ def held_out(lines: int, share: float) -> np.ndarray:
         raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
     if share == 0:
         return np.zeros(lines, bool)
-    # By the number of the line alone: text added at the
-    # end of a file moves no line to the other part.
+    # By the line's number alone: text added to a file moves no line to the other part.
     return _taken(np.arange(lines) // BLOCK, share)
 
 

@@ -30,8 +30,7 @@ def language_of(code: str) -> langcodes.Language:
 
 
 def base_language(code: str) -> str:
-    """The shortest code of a language, without script and region: "zh" of "zh_TW", "zho_Hans" and
-    "cmn", "sw" of "swh_Latn"."""
+    """A language's shortest code, without script and region: "zh" of "zho_Hans" and "cmn"."""
     found = language_of(code).prefer_macrolanguage().language
     return code if found in (None, "und") else found
 

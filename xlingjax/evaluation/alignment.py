@@ -108,8 +108,7 @@ def align(
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
-    """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all
-    sentences (Och & Ney 2003)."""
+    """Alignment error rate, gold links all sure: 1 - 2 |A and S| / (|A| + |S|) (Och & Ney 2003)."""
     # Summed over all sentences before it is divided, so that long ones weigh more, as published.
     pairs = list(zip(found, gold, strict=True))
     total = sum(len(made) + len(sure) for made, sure in pairs)

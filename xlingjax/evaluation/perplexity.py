@@ -71,8 +71,7 @@ def sentence_rows(
     sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
     """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out,
-    `limit` > 0 bounds the rows.
-    """
+    `limit` > 0 bounds the rows."""
     written = filter(str.strip, sentences)
     rows = [[vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id] for text in written]
     # After long ones are left out, so that the limit counts what is measured.
@@ -190,9 +189,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def hide_partner(rows: Rows) -> Rows:
-    """The same rows and predictions, each side an example of its own: attention stays within a
-    side, as if the other were not there.
-    """
+    """The same rows, each side an example of its own: attention does not see the other."""
     return rows | {"pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)}
 
 

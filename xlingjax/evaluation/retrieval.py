@@ -35,8 +35,7 @@ def nearest(
 
 def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all
-    collapsed score 1/S, not 1.
-    """
+    collapsed score 1/S, not 1."""
     found_S = nearest(queries_SD, index_SD, mesh=mesh)
     return float(np.mean(found_S == np.arange(len(queries_SD))))
 

@@ -31,8 +31,7 @@ from xlingjax.evaluation.submissions import (
 def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
     """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a
     prediction file is; None: there is none. A file of the same name whose lines have several
-    columns is one of its `download` folder.
-    """
+    columns is one of its `download` folder."""
     path = prediction_path(task, folder, language, split)
     # XGLUE's gold files are its official data, and no labels alone.
     if task.suite != "xtreme" or not path.is_file():

@@ -49,8 +49,7 @@ def write_predictions(
 ) -> Path:
     """Writes the official file, whole or not at all; the path. `predicted` is as `Metric.compute`
     takes it. Raises UserError for what such a file cannot hold: a label that is not the task's, a
-    line break within a text.
-    """
+    line break within a text."""
     path = prediction_path(task, folder, language, split)
     if task.kind == "span_qa":
         text = json.dumps(dict(predicted), ensure_ascii=False, indent=1) + "\n"

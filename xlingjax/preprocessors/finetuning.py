@@ -111,8 +111,7 @@ def classification_rows(
 ) -> Rows:
     """All examples of one language as arrays [N, length] and [N]: the features that
     `Classification` reads (see `pair_rows`). An example without a hypothesis is a single text; one
-    without a label has weight 0.
-    """
+    without a label has weight 0."""
 
     def encoded(texts: Sequence[str]) -> Encoded:
         threads = default_processes() if len(texts) >= _MANY else 1
@@ -151,8 +150,7 @@ def tagged_parts(
 ) -> Parts:
     """A sentence whose pieces do not fit a row goes on in the next, and no word stands in two
     (XTREME's preprocessing); of a word that is longer than a row the first pieces stay. apart,
-    marks: see `pieces_of_words`. Raises UserError for a `length` without room for a piece.
-    """
+    marks: see `pieces_of_words`. Raises UserError for a `length` without room for a piece."""
     if length < 3:
         raise UserError(
             f"length {length} leaves no room for a piece between 2 separators: use at least 3"

@@ -1,6 +1,5 @@
 """What a task is trained on, as entries of the store: each is made once, by whoever needs it
-first, and then read by every run, seed and process. Much is made in several processes.
-"""
+first, and then read by every run, seed and process. Much is made in several processes."""
 
 from __future__ import annotations
 

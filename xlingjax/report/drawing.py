@@ -98,8 +98,7 @@ def styled(draw):
 
 @dataclass
 class Panel:
-    """Curves over an axis. curves: {name: (x, y)}, None in y leaves a gap. levels: {name: height}
-    of lines to compare with: chance, a guess."""
+    """curves: {name: (x, y)}; None in y is a gap. levels: {name: height} of chance, a guess."""
 
     title: str
     xlabel: str = "step"
@@ -162,8 +161,7 @@ class Grid:
 
 @styled
 def svg(figure: Any) -> Markup:
-    """The figure as an <svg> element that refers to nothing outside itself. It keeps its size; its
-    ink is the page's, which may be dark."""
+    """An <svg> element without references outside. Its ink is the page's, which may be dark."""
     buffer = io.StringIO()
     # Without a date, so that the same run gives the same page.
     figure.savefig(buffer, format="svg", metadata={"Date": None})

@@ -29,8 +29,7 @@ from xlingjax.report.rows import (
 )
 from xlingjax.runtime.files import write_text
 
-STYLES = {"mask": "yellow", "random": "red", "kept": "green"}
-"""Of the words that are to be predicted; others are cyan."""
+STYLES = {"mask": "yellow", "random": "red", "kept": "green"}  # of predicted words; else cyan
 
 
 def inspect(

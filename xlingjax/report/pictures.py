@@ -29,8 +29,7 @@ MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)  # seen on white and on black
 
 
 def _along(runs: Mapping[str, Run], run: Run, steps: Sequence[int]) -> Sequence[float]:
-    """Where the points of a curve lie: runs that are compared may have batches of other sizes, and
-    are drawn over tokens."""
+    """A curve's x: compared runs, whose batches may differ, are drawn over tokens."""
     return (run.tokens_at(steps) / 1e6).tolist() if len(runs) > 1 else steps
 
 
@@ -91,8 +90,7 @@ def _by_layer(
     score: str,
     beside: Mapping[str, Shares] = {},  # noqa: B006 - only read
 ) -> Grid:
-    """Language by layer, in percent: from 0 to 100 in every run, so that colours compare. beside:
-    {title: {language: share}} of further columns."""
+    """Language by layer, from 0 to 100 % in every run. beside: {title: {language: share}}."""
     rows = []
     for language, by_layer in {**table, "mean": means}.items():
         shares = [by_layer[layer][score] for layer in means]

@@ -284,8 +284,7 @@ def with_masks(row: Mapping[str, Any], view: Row) -> dict[str, Any]:
 def first_rows(
     objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary
 ) -> list[dict[str, Any]]:
-    """What a report shows of the first batches, as JSON: of every objective's first stage the first
-    of the rows in most languages."""
+    """A report's first batches, as JSON: each objective's row in the most languages."""
     shown = []
     for name, (objective, source) in objectives.items():
         if stage_of(name)[1]:

@@ -8,8 +8,7 @@ from typing import Any
 from xlingjax.report import html, pictures
 from xlingjax.report.run import Run
 
-FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}
-"""Key of the summary -> kind of evaluation."""
+FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}  # of the summary: kind
 FIGURES = {
     "perplexity_mean": (
         "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages"
@@ -126,8 +125,7 @@ def facts(summary: Mapping[str, Any]) -> str:
 
 
 def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:
-    """[figure in words, its value, that of each compared run, None where the summary has none] of
-    what was measured."""
+    """[figure in words, its value, those of compared runs or None] of what was measured."""
     rows = []
     for name, what in FIGURES.items():
         if name in summary:

@@ -188,6 +188,5 @@ def append_line(path: Path, line: str) -> None:
 
 
 def _of_file(error: OSError, path: Path) -> OSError:
-    """The error with the name of the file that was to be written: a full disk's has none, another
-    may have that of the file beside it."""
+    """The error, naming the file to be written: a full disk's names none, another the partial."""
     return OSError(error.errno, error.strerror, os.fspath(path))

@@ -37,8 +37,7 @@ class Lock(contextlib.AbstractContextManager):
 
 
 def take(path: Path) -> Lock | None:
-    """The lock at `path`, whose folder is made; None: another process holds it (see `holder`).
-    Raises UserError where it cannot be written."""
+    """The lock at `path`, in a folder made for it; None: taken (`holder`). Raises UserError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path, thread_local=False)

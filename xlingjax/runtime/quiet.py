@@ -72,8 +72,7 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def forget_told_failures() -> None:
-    """From now on log nothing of Orbax's threads: what fails in one of them is raised again where
-    the checkpoint is waited for."""
+    """Silence Orbax's threads from now on: waiting for the checkpoint raises what failed."""
     logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 

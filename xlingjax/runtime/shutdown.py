@@ -18,8 +18,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextlib.contextmanager
 def handled(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
-    """These signals call `handler`, unless they are ignored (as under nohup), or this is a thread:
-    Python sets handlers in the main thread only."""
+    """Signals call `handler`, unless ignored (nohup), or off the main thread, as Python has it."""
     in_main = threading.current_thread() is threading.main_thread()
     heard = [one for one in signals if in_main and signal.getsignal(one) != signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heard}

@@ -137,8 +137,7 @@ class Checkpoints:
     ) -> None:
         """Start writing the checkpoint of `step`; returns when the state has been copied to the
         host. `values`: scalars of an evaluation at this very step. Raises UserError when the disk
-        is full or not writable.
-        """
+        is full or not writable."""
         # Of a mount that is gone its bare folder would be written to.
         if not self.folder.is_dir():
             raise UserError(
@@ -193,8 +192,7 @@ class Checkpoints:
             write_json(self.folder.with_name(BEST), self.best)
 
     def close(self) -> None:
-        """Wait until the last checkpoint is on disk. Raises UserError when it could not be
-        written."""
+        """Wait until the last checkpoint is on disk. Raises UserError where it is not written."""
         try:
             # An error of the background shows only here.
             self._manager.wait_until_finished()
@@ -236,8 +234,7 @@ class Checkpoints:
         return None
 
     def _tried(self, step: int, abstract: TrainState) -> tuple[Restored | None, str]:
-        """(the checkpoint, or None; how it is damaged). All processes go on from the same step, so
-        what one finds damaged none reads."""
+        """(the checkpoint or None; its damage). All processes pass over what one finds damaged."""
         problem = ""
         for item in ("params", "training", "run"):
             folder = self.folder / str(step) / item

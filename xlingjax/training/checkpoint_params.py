@@ -26,8 +26,7 @@ from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import languages_of, vocabulary_of
 
 HASHES = "hashes.json"
-_LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
-"""Orbax writes them once more, with the time, when a checkpoint gets its name."""
+_LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")  # written anew when a checkpoint is named
 _THREADS = 4  # that read at a time: neither reading nor hashing holds Python's lock
 
 
@@ -40,8 +39,7 @@ class HashedPath(atomicity.AtomicRenameTemporaryPath):
 
 
 def write_hashes(folder: Path) -> None:
-    """Writes those of the files of an item's folder; of the folder of a step nothing, as its items
-    have theirs. Raises OSError."""
+    """Writes an item's files' hashes; a step's folder has none, its items do. Raises OSError."""
     if any(folder.glob(f"*/{HASHES}")):
         return
     names = _files(folder)

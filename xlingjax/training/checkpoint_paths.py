@@ -13,8 +13,7 @@ BEST = "best.json"
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
-    """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another
-    name and does not count."""
+    """Steps of finalised checkpoints, ascending; an interrupted write has another name."""
     if not folder.is_dir():
         return []
     named = {step_of(path.name): path for path in folder.iterdir()}
@@ -53,8 +52,7 @@ def require_not_lost(workdir: Path) -> None:
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
-    """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none.
-    Raises UserError: damaged."""
+    """{metric: {"step", "value"}} of a run's best checkpoints. Raises UserError: damaged."""
     try:
         return read_record(
             workdir / BEST,
@@ -68,8 +66,7 @@ def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
 def find_checkpoint(path: str | Path) -> Path:
     """The checkpoint that `path` names: itself, the newest of a run's workdir or of a `checkpoints`
     folder, that of a step (RUN@STEP) or the best by a metric (RUN@METRIC, see `CheckpointConfig`).
-    Raises UserError.
-    """
+    Raises UserError."""
     run, which = run_and_checkpoint(path)
     # A folder may have an "@" in its name, and goes first.
     if which and not Path(path).exists():

@@ -238,8 +238,7 @@ class Feed:
         return batch[turn.label]
 
     def batch_hash(self, name: str, rows: Mapping[str, np.ndarray]) -> str:
-        """Of the whole batch of a stage, where this host has a part of its rows too. Then every
-        host has to ask: their rows are gathered."""
+        """Of a stage's whole batch, whose parts all hosts gather: every one of them has to ask."""
         whole = {}
         for field, array in rows.items():
             whole[field] = array

@@ -114,10 +114,8 @@ class Copy:
 
     donor: Donor
     source: str
-    rows: tuple[tuple[Any, Any], ...] | None = None
-    """(ours, theirs) of axis 0, slices or lists; None: all."""
-    origin: str = ""
-    """Where it comes from, for the log."""
+    rows: tuple[tuple[Any, Any], ...] | None = None  # (ours, theirs) of axis 0; None: all
+    origin: str = ""  # where it comes from, for the log
     languages: tuple[int, int] | None = None
     """The row of the first language, here and there; whose the rows are is told by the codes."""
 
@@ -215,8 +213,7 @@ SLOT = "decoder/layers/cross_attention/"
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
 _OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
 _OF_LAYERS = ("norm_order", "gelu")
-Loaded = tuple[Any, str, list[str]]
-"""(parameters, who gave them in words, a line per group of them)."""
+Loaded = tuple[Any, str, list[str]]  # (parameters, givers in words, a line for each group)
 
 
 class Plan:
@@ -325,8 +322,7 @@ class Plan:
             rows = ((slice(None), slice(shape[0])),)
             origin = f"the first {shape[0]} rows of {donor.run}"
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
-            # Behind the pieces stand language tokens, and rows that fill up, which stay as they
-            # are.
+            # Behind the pieces stand language tokens and rows that fill up, which stay as they are.
             rows = ((slice(donor.pieces), slice(donor.pieces)),)
             if self._config.language_tokens and theirs.language_tokens:
                 languages = (donor.pieces, donor.pieces)

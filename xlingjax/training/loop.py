@@ -137,8 +137,7 @@ def train(
         saved = checkpoint_steps(workdir / "checkpoints")
         if not saved:
             require_not_lost(workdir)
-        # Before anything is compiled. One more than are kept, as the oldest goes when the newest is
-        # whole.
+        # Before compiling. One more than are kept: the oldest goes when the newest is whole.
         to_come = max(checkpoint.kept + 1 - len(saved), 1)
         require_room(workdir, count_parameters(model) * BYTES_PER_PARAMETER * to_come)
         tracker = Tracker(workdir, steps, is_primary())

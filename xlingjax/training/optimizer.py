@@ -81,8 +81,7 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
 
 
 def first_steps(masks: Mapping[int, Any]) -> Any:
-    """Tree of the steps from which each parameter is trained; 0 for one that never is. masks:
-    {first step of a stage: tree of bools}, in order."""
+    """Steps from which parameters are trained; 0 if never. masks: {first step: tree of bools}."""
 
     def first(*trained):
         return next((start for start, on in zip(masks, trained, strict=True) if on), 0)
@@ -122,8 +121,7 @@ def _is_none(leaf: Any) -> bool:
 def scale_by_muon() -> optax.GradientTransformation:
     """Momentum of the blocks' matrices, orthogonalised by Newton-Schulz (Jordan 2024), all heads of
     a projection as one matrix; scaled to the size of Adam's updates, so that one learning rate and
-    decay serve both (Liu et al. 2025).
-    """
+    decay serve both (Liu et al. 2025)."""
 
     def scaled(updates, _):
         return jax.tree.map(_to_the_size_of_adams, updates, matrix_axes(updates))

@@ -251,8 +251,7 @@ class Progress:
                 self.page()
 
     def measure_restored(self, step: int, state: TrainState) -> None:
-        """Evaluates a checkpoint that the start before had no time to measure: it was asked to
-        stop, or failed."""
+        """Evaluate a checkpoint that the last start did not: it was asked to stop, or failed."""
         # By the process that writes the file; the others follow it.
         measured = not is_primary() or {*self._to_measure(step)} <= evaluated_at(self.workdir, step)
         if not all_agree(measured):

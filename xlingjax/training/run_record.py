@@ -135,8 +135,7 @@ def run_identity(
 ) -> dict[str, Any]:
     """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its
     BatchSource, itself}. Not in it, because a continued run may change them: number of steps,
-    learning rate, mesh, microbatches, precision.
-    """
+    learning rate, mesh, microbatches, precision."""
     shape = dataclasses.asdict(model)
     # The weights mean the same with any of them, so a continued run may change them.
     for field in FREE_MODEL_FIELDS:
@@ -188,8 +187,7 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
 
 
 def changed_course(workdir: Path, course: Mapping[str, Any]) -> str:
-    """What of its course a run that goes on changes, in words: it may, but not unsaid. "": nothing,
-    or there is no record."""
+    """What a run that goes on changes of its course, in words; "": nothing, or no record."""
     path = workdir / "run.json"
     if not path.is_file():
         return ""
@@ -234,8 +232,7 @@ def _told(differing: Sequence[tuple[str, Any, Any]], one: str, other: str) -> st
 
 
 def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settings: Any) -> None:
-    """`require_alike` of all that is known before any text is read. runs: {stage of an objective:
-    its `ObjectiveRun`}."""
+    """`require_alike` of all known before any text is read. runs: {stage: its `ObjectiveRun`}."""
     if jax.process_count() == 1:
         return
     own = [run.objective for run in runs.values()]

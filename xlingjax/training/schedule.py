@@ -68,8 +68,7 @@ def draw(step: int, seed: int) -> float:
 def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     """One period of the alternation: at each turn whoever is furthest behind its share goes; ties
     go to the first. Weights count as fractions with denominators up to 100; raises UserError for a
-    positive one that so becomes 0.
-    """
+    positive one that so becomes 0."""
     fractions = [Fraction(weight).limit_denominator(100) for weight in weights]
     for weight, fraction in zip(weights, fractions, strict=True):
         if weight and not fraction:

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 from xlingjax.errors import UserError
 
-STAGES = "stages"
-"""Marks the declared type of a parameter that may change by the step: `Annotated[float, STAGES]`.
-"""
+STAGES = "stages"  # marks parameters that may change by the step: `Annotated[float, STAGES]`
 
 
 def is_staged(value: Any) -> bool:

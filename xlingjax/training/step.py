@@ -35,8 +35,7 @@ LOSS_SCALE_GROWTH_STEPS = 2000
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrainState:
-    """Everything a run carries from step to step. All scalars live on the device, so that the host
-    loop never waits for them."""
+    """What a run carries from step to step; scalars stay on the device, not waited for."""
 
     step: jax.Array  # int32: steps taken, skipped ones included
     params: Any  # float32 master weights
@@ -195,8 +194,7 @@ def train_step(
 
 
 def count_tokens(batch: dict[str, Any]) -> Any:
-    """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives'
-    batches {name: theirs}."""
+    """float32: tokens of sources and targets that are not padding; of several {name: theirs}."""
     if "pack_ids" not in batch:
         return {name: count_tokens(rows) for name, rows in batch.items()}
     tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
@@ -208,8 +206,7 @@ def count_tokens(batch: dict[str, Any]) -> Any:
 def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
     """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
     a device's rows are contiguous, so each microbatch takes an equal share of every device's own
-    rows and none moves.
-    """
+    rows and none moves."""
     rows_on_devices = NamedSharding(mesh, PartitionSpec(None, ROW_AXES))
 
     def cut(x):
@@ -258,8 +255,7 @@ def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
 
 
 def make_train_step(*, shardings: TrainState, **fixed) -> Any:
-    """`train_step` jitted: (state, batch, key) -> (state, sums); the state is donated. `fixed`: the
-    step's other keyword arguments."""
+    """`train_step` jitted, (state, batch, key) -> (state, sums), its state donated."""
     everywhere = replicated(shardings.step.mesh)
 
     def run(state, batch, key):
@@ -308,8 +304,7 @@ class Programs:
     ) -> tuple[TrainState, dict[str, Any]]:
         """(next state, sums), see `train_step`. step: of the run, the number of this one.
         compiling: opened, with the turn's label, while a program is made."""
-        # One program serves all steps that train the same parameters with the same factors, which
-        # are its constants.
+        # A program serves all steps of the same trained parameters and factors, its constants.
         stage = latest(starts([self.config.frozen]), step)
         shapes = [array.shape for array in jax.tree.leaves(batch)]
         name = (*turn.factors.items(), stage, *shapes)

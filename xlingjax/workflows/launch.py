@@ -65,8 +65,7 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
             _begin, workdir, too_late(recipe), evaluators, opened, corpus.vocabulary
         ),
         write_page=functools.partial(build_report, workdir),
-        # Written by `train` once the run is accepted: a start
-        # that is refused leaves a finished run's files alone.
+        # Written by `train` once it accepts the run: a refused start leaves finished files alone.
         files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
     return result.exit_code
@@ -83,8 +82,7 @@ def checked(recipe: Recipe) -> list[Any]:
 
 
 def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
-    """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to
-    evaluations.jsonl. Raises UserError."""
+    """Evaluates the newest checkpoint by the recipe, prints and logs it. Raises UserError."""
     start(machine)
     workdir = str(workdir)
     checkpoint = find_checkpoint(workdir)

@@ -65,7 +65,6 @@ def devices_here(platform: str = "", devices: int | None = None) -> int:
 
 
 def _is_cpu(platform: str) -> bool:
-    """Whether the CPU was chosen."""
     return (platform or os.environ.get("JAX_PLATFORMS")) == "cpu"
 
 

@@ -150,8 +150,7 @@ class Family:
         }
 
     def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
-        """Adds what theirs has and ours has not: a row of zeros as segments, and as many rows of
-        positions before the first as theirs counts."""
+        """Adds what theirs has besides: segments of zeros, and rows before the first position."""
         if self.segments:
             theirs[self.segments] = np.zeros((1, config.dim), np.float32)
         if self.positions:
@@ -215,8 +214,7 @@ def differing(config: ModelConfig, **fixed: Any) -> str:
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
-    """A table of positions with `wanted` in place of `rows` rows in front of the first position's,
-    which no sentence reads."""
+    """Positions with `wanted` instead of `rows` unread rows before the first position's."""
     if rows == wanted:
         return table.copy()
     before = np.zeros((wanted, table.shape[1]), np.float32)

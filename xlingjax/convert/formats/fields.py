@@ -100,8 +100,7 @@ class Fields:
         return meaning[value]
 
     def only(self, name: str, value: Any) -> None:
-        """The one value that is computed here, and that is meant where none is named. Raises
-        UserError for another one."""
+        """The only value that is computed here, also the default. Raises UserError for another."""
         # Absent is the default of the class, which is what we compute; another
         # value would be computed wrongly and in silence.
         self.one_of(name, {value: value}, value)

@@ -42,8 +42,7 @@ DESCRIPTION = "xlingjax.json"
 TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
 """The run's own, where transformers reads one with language tokens or another template."""
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
-"""More rows than pieces are spare ones, or padding to a multiple; many more are of a table that
-belongs to another tokenizer."""
+"""Rows beyond pieces are spare, or padding to a multiple; many more: another tokenizer's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +101,7 @@ def _fitted(
 ) -> tuple[ModelConfig, list[str]]:
     """The configuration with a row for each piece (and language code), its other rows kept beside;
     what is said of them. of_mbart: other rows would be languages. Raises UserError for a table
-    that is not of this vocabulary.
-    """
+    that is not of this vocabulary."""
     more = config.vocab_size - codes - vocabulary.size
     if more == 0:
         return config, []
@@ -194,8 +192,7 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
 
 
 def _added_to(vocabulary: Vocabulary, folder: Path, leave: str = "") -> list[str]:
-    """The words beside those of the vocabulary that were added to the tokenizer of a folder. leave:
-    a pattern of those that do not count."""
+    """Words added to a folder's tokenizer. leave: a pattern of those that do not count."""
     try:
         tokens = read_object(folder / "tokenizer.json").get("added_tokens") or ()
         words = [*(token["content"] for token in tokens), *added_in(folder)]

@@ -22,8 +22,7 @@ from xlingjax.model.params import flattened
 _PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
 """A name, the shape wanted of it (None: no such weight), the shape that it has (None: missing)."""
-OF_WORDS = ("tokens/embedding", "head/bias")
-"""How the names end of what has V rows there, and padded ones here."""
+OF_WORDS = ("tokens/embedding", "head/bias")  # names' ends where V rows are there, padded here
 
 
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:

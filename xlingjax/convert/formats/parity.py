@@ -169,8 +169,7 @@ def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
 def _batch(
     rows: list[list[int]], start: int, config: ModelConfig, vocabulary: Vocabulary, kind: str
 ) -> dict[str, np.ndarray]:
-    """Fields [`_ROWS`, length of the longest row] of the rows from `start` on; of a decoder, which
-    reads the rows behind them, also `decoder_*`."""
+    """[`_ROWS`, their longest] of the rows from `start` on; of a decoder also `decoder_*`."""
     length = max(map(len, rows))
     number = start // _ROWS
     language = number % max(config.num_languages, 1)
@@ -281,8 +280,7 @@ def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], st
 def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
     """Logits of stream 0 of their n-stream decoder, a piece at a time. All at once transformers 5
     adds biases of other columns to a query's scores, wherever there is more than one stream or head
-    (`get_predict_relative_pos_embeddings`).
-    """
+    (`get_predict_relative_pos_embeddings`)."""
     import torch
 
     ids = given.pop("decoder_input_ids")

@@ -20,8 +20,7 @@ from xlingjax.runtime.files import parsed_json
 MODULES = "modules.json"
 POOLING = "1_Pooling/config.json"
 PROMPTS = "config_sentence_transformers.json"
-LENGTH = "sentence_bert_config.json"
-"""The first versions name the model in it: sentence_roberta_config.json."""
+LENGTH = "sentence_bert_config.json"  # names the model in first versions
 THEIRS = {"mean": "mean", "cls": "first"}  # {their pooling: ours} of those that are computed here
 OLD_KEYS = {
     "pooling_mode_cls_token": "cls",
@@ -32,8 +31,7 @@ OLD_KEYS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Of versions before 6; there a mode that is not named is off, and mean where none is on."""
-NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")
-"""Dropout does nothing outside training."""
+NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")  # no effect outside training
 
 
 def model_folder(folder: Path) -> Path:

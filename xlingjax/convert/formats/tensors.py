@@ -109,8 +109,7 @@ def safetensors(path: Path) -> Tensors:
 def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
     """What lies in a pickle of PyTorch. A pickle may run any program when it is opened; only
     tensors and plain values are let through, by PyTorch's restricted reader, and `known` types.
-    Raises UserError for more.
-    """
+    Raises UserError for more."""
     try:
         import torch
     except ImportError:

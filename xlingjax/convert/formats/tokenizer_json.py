@@ -27,10 +27,8 @@ from xlingjax.runtime.files import parsed_json
 
 SPACE = "▁"
 UNIGRAM, BPE = 1, 2
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-"""SentencePiece's `ModelProto.SentencePiece.Type`."""
-OUTER, INNER = "\U000e0000", "\U000e0002"
-"""Code points that no text has, which end a grapheme and which NFC leaves alone."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # SentencePiece's types
+OUTER, INNER = "\U000e0000", "\U000e0002"  # in no text: end a grapheme, stay in NFC
 NEVER = -1e6  # the score of pieces that no text is cut into
 
 
@@ -94,8 +92,7 @@ def _bytes(content: Any, indent: int | None = None) -> bytes:
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The content of tokenizer.json, which a `TokenizerVocabulary` has already. Raises UserError
-    for a SentencePiece model that it cannot say."""
+    """tokenizer.json; a `TokenizerVocabulary` has it. Raises UserError: a model it cannot say."""
     names = _names(vocabulary)
     if vocabulary.layout == "tokenizer":
         content = parsed_json(vocabulary.content)

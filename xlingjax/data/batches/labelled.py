@@ -13,8 +13,7 @@ from xlingjax.data.features import FIELDS
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.rows.draws import seed_of
 
-WINDOW = 50
-"""Batches whose rows are sorted by length at a time: as many as `group_by_length` takes."""
+WINDOW = 50  # of batches whose rows are sorted by length, as many as in `group_by_length`
 PREFETCH = 2
 
 
@@ -66,8 +65,6 @@ def shuffled_batches(
 
 
 class _Batches:
-    """Batches by their numbers."""
-
     def __init__(
         self, parts: Sequence[NamedPart], batch: int, length: int, seed: int, by_length: bool
     ):

@@ -52,8 +52,7 @@ class BatchSource(Protocol):
     """
 
     shapes: dict[str, tuple[int, ...]]
-    """Global shape of every field; dtypes are in `features.FIELDS`. Batches may be shorter in the
-    axis of tokens, all hosts' alike."""
+    """Global shape of every field (dtypes: `features.FIELDS`). Batches may have fewer tokens."""
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
@@ -118,8 +117,7 @@ def to_global(
             index[0].indices(shape[0])[:2]
             for index in sharding.addressable_devices_indices_map(shape).values()
         ]
-        # `local` begins with row 0 where the host read the whole batch, else with the first row of
-        # its devices.
+        # `local` begins with row 0 of a whole batch, else with this host's devices' first row.
         start = 0 if local.shape[0] == shape[0] else min(begin for begin, _ in held)
         end = max(end for _, end in held)
         # NumPy would cut the slice short, and JAX complain of a shape that nobody wrote.
@@ -229,8 +227,7 @@ class BatchSettings:
     threads: int = 1
 
 
-BLOCKS_TOGETHER = 4
-"""Blocks whose rows are mixed: what is read at a time is a few files of a text, not all of them."""
+BLOCKS_TOGETHER = 4  # mixed together: a few files are read at a time, not all of them
 _UNIT = 1 << 40  # shares are counted in so many parts of one
 
 
@@ -252,8 +249,7 @@ class RowOrder:
         self._window = functools.lru_cache(2)(self._rows_of_window)
 
     def rows(self, begin: int, end: int) -> np.ndarray:
-        """int64 [end - begin]: the numbers in the text of the rows that it gives from place `begin`
-        to `end`, counted through all epochs."""
+        """int64 [end - begin]: numbers of the rows at places `begin` to `end` of all epochs."""
         if not self._shuffle:
             return np.arange(begin, end) % self.size
         parts = []
@@ -462,8 +458,7 @@ def file_batches(
         2: find_pairs(parallel) if parallel else [],
         3: find_negatives(negatives) if negatives else [],
     }
-    # Of all files and not of the objective's alone, so that text and pairs of a run number
-    # languages alike.
+    # Of all files, not the objective's alone: a run's text and pairs number languages alike.
     if not settings.languages:
         codes = {code for files in found.values() for file in files for code in file.languages}
         settings = dataclasses.replace(settings, languages=sorted(codes))
@@ -607,8 +602,7 @@ def _order(
 
 
 def token_counts(texts: Sequence[BlockText] | Any, vocabulary: Vocabulary) -> np.ndarray:
-    """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
-    by their frequency."""
+    """int64 [V]: each token's count; XLM (§3.3) draws tokens to mask by frequency."""
     counts = np.zeros(vocabulary.size, np.int64)
     # The `</s>` that opens the first sentence of all.
     counts[vocabulary.eos_id] = 1

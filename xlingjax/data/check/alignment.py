@@ -17,8 +17,7 @@ import numpy as np
 from xlingjax.data.store.tokenise import BlockText
 
 OFFSETS = range(-3, 4)
-WINDOW = 250
-"""Lines that are compared at once; a line that is missing shifts all that come after it."""
+WINDOW = 250  # lines compared at once; a line that is missing shifts all that come after it
 WINDOWS = 20  # of a longer file, spread over it
 FEWEST = 50  # lines below which chance may look like a translation
 ABOVE = 6.0  # standard deviations, over the other offsets, at which an offset is the right one
@@ -56,8 +55,7 @@ def misaligned(texts: Iterable[BlockText]) -> Iterator[str]:
 
 
 def misalignment(windows: Iterable[Window]) -> tuple[int, str] | None:
-    """Where and how two texts do not belong together: (line, what is wrong). None: they do, or they
-    are too few to tell."""
+    """Where and how two texts misfit: (line, what is wrong). None: nowhere, or they are too few."""
     looked_at = 0
     unlike = []
     for line, first, second in windows:

@@ -213,7 +213,6 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
 
 
 def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:
-    """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for text, file in zip(texts, tokenise(texts, vocabulary), strict=True):

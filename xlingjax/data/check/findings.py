@@ -11,8 +11,7 @@ from typing import Any
 from xlingjax.data.sampling import format_table
 from xlingjax.data.text.texts import Text
 
-SHOWN = {"error": 50, "warning": 50, "note": 20}
-"""Severities, the worst first, and how many findings of each are printed."""
+SHOWN = {"error": 50, "warning": 50, "note": 20}  # severities, worst first: how many are printed
 
 
 @dataclass(frozen=True)

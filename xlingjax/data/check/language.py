@@ -17,12 +17,9 @@ from xlingjax.data.text.texts import Pair, Text
 
 SAMPLE = 1000  # lines of a file that are looked at
 FEWEST = 20  # lines with three words or more, below which identification is a guess
-MOST, LEAST = 0.6, 0.2
-"""Shares of the lines that another language must have, and its own may not reach."""
+MOST, LEAST = 0.6, 0.2  # shares of lines that another language must have, its own may not
 ABOVE = 0.15  # by how much the words of another language's files must be nearer: a cosine
-CLOSE = 15
-"""Distance of CLDR's table up to which two languages are taken for each other (Malay and
-Indonesian, Norwegian and Danish)."""
+CLOSE = 15  # CLDR's distance up to which languages count as one (Malay and Indonesian)
 
 
 def is_known(code: str) -> bool:

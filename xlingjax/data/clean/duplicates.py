@@ -19,8 +19,7 @@ import numpy as np
 from xlingjax.runtime.packages import package
 
 PERMUTATIONS = 64
-BANDS = 8
-"""Of 8 values: a pair of similarity 0.8 shares one with probability 0.77, of 0.9 with 0.99."""
+BANDS = 8  # of 8 values: similarity 0.8 shares one with probability 0.77, 0.9 with 0.99
 SHINGLE = 5  # characters; a word of several letters in any script
 
 _DIGIT = re.compile(r"\d")

@@ -26,8 +26,7 @@ from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.quiet import as_line, quiet_stderr
 from xlingjax.runtime.records import read_npy
 
-Numbered = tuple[int, Line]
-"""A line and its number in the part, from 0, those that end documents not counted."""
+Numbered = tuple[int, Line]  # a line, and its number in the part from 0, without ends of documents
 DROPS = ("exact", "near")  # steps that leave files of the lines that they leave out, in their order
 
 
@@ -145,7 +144,6 @@ def _write_lines(work: Work, part: Part) -> None:
 
 
 def _write_keys(work: Work, part: Part) -> None:
-    """Those of its lines."""
     path = work.file("keys", part.number, ".npy")
     if path.exists():
         return

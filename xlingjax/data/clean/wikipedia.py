@@ -105,7 +105,6 @@ def plain_text(markup: str, namespaces: frozenset[str]) -> list[str]:
 
 
 def _texts(code: Any, namespaces: frozenset[str]) -> Iterator[str]:
-    """The text of each node that has some."""
     for node in code.nodes:
         kind = type(node).__name__
         if kind == "Text":

@@ -10,8 +10,7 @@ from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.numerals import is_whole
 
-ORDERED = 10
-"""Lines from which an English side in alphabetical order is taken for sorted, not for aligned."""
+ORDERED = 10  # lines from which an English side in alphabetical order counts as sorted
 
 
 def read_source_target(paths: Sequence[Path], task, language: str) -> list[SourceTarget]:

@@ -65,8 +65,7 @@ def read_squad(
 def checked_question(
     qa: Any, context: str, path: str | Path, *, translated: bool = False
 ) -> Question:
-    """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
-    `read_squad`. Raises UserError as it does."""
+    """The question of SQuAD's `qa`. path: for messages. translated, errors: see `read_squad`."""
     id_ = str(_value(qa, "id") or "")
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")

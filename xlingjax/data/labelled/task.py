@@ -31,9 +31,7 @@ KINDS = {
     "mining": "Bitext",
     "generation": "SourceTarget",
 }
-"""Kind -> the record of `records.py` that its readers give. "ranking": classification of (query,
-page) whose
-score compares the pages of a query."""
+"""Kind -> the record of `records.py`. "ranking": (query, page), scored among a query's pages."""
 
 TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 """Kinds that are fine-tuned; the others read the states of a model as it is."""
@@ -277,8 +275,7 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
 
 
 def has_gold(record: Any) -> bool:
-    """Whether a record tells the answer. Official test sets hide all of theirs or none, so that the
-    first record tells of its file."""
+    """Whether a record tells the answer. Test sets hide all or none: the first tells of a file."""
     field_name = GOLD.get(type(record))
     # A record of no known kind is taken to be complete.
     return field_name is None or bool(getattr(record, field_name))

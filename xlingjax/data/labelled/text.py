@@ -1,5 +1,4 @@
-"""Readers of labelled texts and pairs of texts: tables of XNLI, PAWS-X, XGLUE and SIB-200, intents
-of xSID and MTOD, XCOPA."""
+"""Readers of labelled texts and pairs: XNLI, PAWS-X, XGLUE, SIB-200, xSID, MTOD, XCOPA."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class Table:
     def examples(
         self, path: Path, labels: Sequence[str] | None, language: str = ""
     ) -> list[Example]:
-        """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid
-        UTF-8, an unknown label."""
+        """Raises UserError naming file and line: columns, empty text, UTF-8, unknown label."""
         quoted = is_quoted(path) if self.quoted is None else self.quoted
         rows = _rows(path, quoted)
         names: Sequence[str] = next(rows, (1, []))[1] if self.header else ()
@@ -92,8 +90,7 @@ class Table:
                     f"{where}: {len(cells)} columns, expected {len(names)}: {_shown(names)}"
                 )
             row = dict(zip(names, map(str.strip, cells), strict=True))
-            # Before the texts are looked at: rows of other
-            # languages may be broken and are not read.
+            # First: rows of other languages may be broken, and are not read.
             if self.language and row[self.language] != language:
                 continue
             premise = " ".join(filter(None, map(row.get, self.premise)))

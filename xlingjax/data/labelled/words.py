@@ -1,5 +1,4 @@
-"""Readers of tagged sentences: a word and its tag per line (XTREME, XGLUE), CoNLL-2002 and 2003,
-CoNLL-U, xSID's slots."""
+"""Readers of tagged sentences, a word a line: XTREME, XGLUE, CoNLL-2002 and 2003, CoNLL-U, xSID."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from xlingjax.errors import UserError
 
 
 def read_tagged(path: str | Path) -> list[Tagged]:
-    """Sentences of lines `word TAB tag`, a blank line after each (XTREME's POS and NER). Raises
-    UserError naming the line."""
+    """Lines `word TAB tag`, a blank line after each sentence. Raises UserError naming the line."""
     return Columns(unlabelled=False).sentences(existing(path), None)
 
 
@@ -48,8 +46,7 @@ class Columns:
         return sentences
 
     def sentences(self, path: Path, tags: Sequence[str] | None, language: str = "") -> list[Tagged]:
-        """Raises UserError naming file and line: invalid UTF-8, a line that is not a word and its
-        tag, an unknown tag."""
+        """Raises UserError naming file and line: UTF-8, no word with its tag, an unknown tag."""
         sentences = []
         labelled = None
         for block in _blocks(path, self.comments):

@@ -49,8 +49,7 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     lengths = text.lengths[lines].astype(np.int64)
     segment, document = _segments(document, lengths, length)
     new_segment = np.diff(segment, prepend=-1) != 0
-    # Numbers of segments begin anew in each document, so
-    # the last of one may equal the first of the next.
+    # Segments are numbered anew in each document: one's last may equal the next one's first.
     new_document = np.diff(document, prepend=-1) != 0
     begins = np.flatnonzero(new_document | new_segment)
     # One token early: the `</s>` before a segment becomes the `<s>` that opens it.
@@ -130,8 +129,7 @@ def switched_rows(
     first = _first_lines(document)
     every_line = np.arange(lines.size)
     number = every_line - np.repeat(first, np.diff([*first, lines.size]))
-    # Rows are planned once and for all, so the coin of
-    # the paper becomes both of its sides, as two rows.
+    # Rows are planned once for all, so the paper's coin becomes both its sides, as two rows.
     flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
     examples = []
     slices = []

@@ -59,8 +59,7 @@ class Translations:
 
 
 def _as_one(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """int64 [B]: two numbers below 2^31 as one, in whichever order: of texts in one language
-    either may be the paraphrase."""
+    """int64 [B]: two numbers below 2^31 as one, in either order: either may be the paraphrase."""
     smaller = np.minimum(first, second).astype(np.int64)
     return smaller << 32 | np.maximum(first, second)
 

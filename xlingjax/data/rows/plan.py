@@ -42,8 +42,6 @@ NEIGHBOURS_APART = 0
 since they are often about one thing; the seed is not the run's, so that every run has the same
 rows."""
 
-# ---- plans ---------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -104,7 +102,6 @@ def plan_rows(
     first = np.searchsorted(rows, np.arange(count + 1))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    # And the slices of an example theirs.
     by_row = np.argsort(place[example], kind="stable")
     flat: dict[str, Any] = {}
     for name in ("starts", *SLICES):
@@ -166,8 +163,7 @@ def apart(count: int) -> np.ndarray:
 def stream_rows(records: Records, base: int, length: int, *, bos: bool = False) -> Rows:
     """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `length`
     tokens. `base` is where the text starts in the array of ids. With `bos` each row is `<s>` and
-    one token less of text (XLM-R). The last row may be short.
-    """
+    one token less of text (XLM-R). The last row may be short."""
     (text,) = records.sides
     # `<s>` takes the place of the token before the row: the slice begins one token early, and the
     # reader writes `<s>` over it.
@@ -254,8 +250,7 @@ def pair_rows(
 
 
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """[2 E, 2] of [E, 2]: the pairs with those of `turn` [E, 1] turned around, then the pairs with
-    the others turned around."""
+    """[2 E, 2] of [E, 2]: pairs with those of `turn` [E, 1] turned, then with the others turned."""
     turned = of_side[:, ::-1]
     first_pass = np.where(turn, turned, of_side)
     second_pass = np.where(turn, of_side, turned)
@@ -275,8 +270,6 @@ def join(records: Records, eos_id: int) -> tuple[np.ndarray, list[int]]:
         begin += side.ids.size
     return ids, bases
 
-
-# ---- the contract of a preprocessor --------------------------------------------------------------
 
 Batch = dict[str, np.ndarray]
 BatchMap = Callable[[Batch, Draws], Batch]
@@ -382,15 +375,13 @@ class PairPreprocessor(Preprocessor):
         )
 
 
-# ---- plans of a text, block by block -------------------------------------------------------------
 # Planning a block takes seconds, so a plan is written once per text, preprocessor, length and code
 # of the planners. What a run needs before its first batch, how many rows each block has, stands in
 # an index; the plans themselves are read with the first row of theirs.
 
 # Part of every name: another form of plan leaves the old files alone.
 FORMAT = 6
-FEW_LINES = 4096
-"""Text of fewer lines is planned at every start: that is faster than looking for its plan."""
+FEW_LINES = 4096  # text of fewer lines is planned at every start, sooner than its plan is found
 OPEN_BLOCKS = 128
 """Of plans and of ids that all sources of a process have open at a time. They are maps of files,
 each of which holds a file open; what is closed is still in the system's cache."""
@@ -571,8 +562,7 @@ def options(preprocessor: Preprocessor) -> dict[str, Any]:
 
 @functools.cache
 def code_hash(preprocessor: type) -> str:
-    """Of the files that rows are planned by: a plan of other code must not be found, of a paper of
-    the user's least of all."""
+    """Hash of the planners' files: a plan of other code, a user's paper's too, is not found."""
     planners = ("plan", "documents", "paraphrases", "partners", "targets")
     modules = {f"xlingjax.data.rows.{name}" for name in planners}
     modules |= {one.__module__ for one in preprocessor.__mro__}
@@ -586,9 +576,6 @@ def code_hash(preprocessor: type) -> str:
             source = repr(module)
         digest.update(source.encode())
     return digest.hexdigest()
-
-
-# ---- looking rows up -----------------------------------------------------------------------------
 
 
 class RowReader:
@@ -658,7 +645,6 @@ class RowReader:
             # An empty row has a label like any other, and a weight of 0.
             fields["labels"] = np.zeros(rows.size, np.int32)
             fields["example_weights"] = np.zeros(rows.size, np.float32)
-        # Block by block.
         block_of_row = np.searchsorted(self._ends, rows, side="right")
         for block in np.unique(block_of_row[rows >= 0]).tolist():
             which = np.flatnonzero((block_of_row == block) & (rows >= 0))

@@ -121,8 +121,7 @@ def sentence_rows(
 def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
     """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
     as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
-    room another leaves (`packing`).
-    """
+    room another leaves (`packing`)."""
     (text,) = records.sides
     lines, document = documents([text])
     starts = line_starts(text, base)[lines]

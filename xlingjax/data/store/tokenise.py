@@ -220,14 +220,12 @@ def _shard(
     return get(SHARDS, _name(text, vocabulary, number), make)
 
 
-# By content, not by path: a corpus that was moved or copied is not tokenised again, and one that
-# was changed is.
+# By content, not path: a corpus that was moved is not tokenised again, a changed one is.
 def _name(text: Text, vocabulary: Vocabulary, *shard: int) -> str:
     return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256, *shard)
 
 
 def _parts(text: Text) -> list[Work]:
-    """All that there is to do of a text."""
     plain = text.column is None and file_format(text.path) == "lines"
     if not plain or text.path.suffix in ENDINGS:
         return [Work(text, 0, None)]
@@ -400,7 +398,6 @@ def _pieces(
     holdout: float,
     held: bool,
 ) -> list[_Piece]:
-    """What is read of each file, shard for shard."""
     line_counts = [sum(of_file[0].lines) for of_file in tokens]
     # One mask for all sides, so that they stay aligned.
     masks = held_out_of(files, line_counts, holdout)
@@ -533,7 +530,6 @@ def _write_block(
 
 
 def _require_text(text: BlockText, paths: Sequence[Path], held: bool) -> None:
-    """Raises UserError where a side has no text."""
     if min(text.sentences) > 0:
         return
     more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""

@@ -23,11 +23,9 @@ from xlingjax.runtime.packages import package
 
 ENDINGS = (".gz", ".zst", ".xz", ".bz2")  # of the compressed files that are read as what is in them
 LONGEST_LINE = 64 << 20  # bytes: a small archive may unpack to a line that no memory holds
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
-"""What reading a damaged one raises; zstandard has an error of its own."""
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # zstandard has its own error
 
-_ZST_BYTES = 1 << 13
-"""Of a .zst that are decompressed at once: what a few bytes grow to stays bounded."""
+_ZST_BYTES = 1 << 13  # of a .zst, decompressed at once: what a few bytes grow to stays bounded
 _FIRST_BYTES = {
     b"\x1f\x8b": ".gz",
     b"\x28\xb5\x2f\xfd": ".zst",
@@ -36,8 +34,7 @@ _FIRST_BYTES = {
 }
 # "BZh" alone may begin a text: a level follows, and a block or the end of the stream.
 _BZ2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
-_ZST_SKIPPABLE = b"\x2a\x4d\x18"
-"""Behind a byte 0x50 to 0x5f: what some writers of .zst begin a file with."""
+_ZST_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5f: how some .zst files begin
 
 
 def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
@@ -281,8 +278,7 @@ def refuse_lost_link(path: Path) -> None:
 
 
 def find_file(path: Path) -> Path | None:
-    """The file `path`, or the one that is `path` compressed; None if neither is there. Raises
-    UserError for a link that leads nowhere."""
+    """`path`, or that file compressed; None: neither is there. Raises UserError: a lost link."""
     for ending in ("", *ENDINGS):
         candidate = path.with_name(f"{path.name}{ending}")
         refuse_lost_link(candidate)

@@ -8,8 +8,7 @@ from pathlib import Path
 from xlingjax.data.text.files import plain_name
 from xlingjax.errors import UserError
 
-# ISO 639-1, and longer codes only with a script or region: three letters alone are too often an
-# ordinary word.
+# ISO 639-1, and longer codes only with script or region: three letters alone may be a word.
 _ISO_639_1 = frozenset(
     re.findall(
         "..",
@@ -64,8 +63,7 @@ def language_from_path(path: Path) -> str:
     if not is_language_code(ending):
         # "news.de.txt": the code is before the ending.
         ending = "".join(parts[-2:-1])
-    # Only the ending contradicts a folder: other parts
-    # ("no", "is", "to") may be words that look like codes.
+    # Only the ending contradicts a folder: other parts ("no", "is") may be words like codes.
     if codes and folder == codes[0] != ending and is_language_code(ending):
         raise UserError(
             f"language of {path}: the folder says {folder}, the file name {ending}: "

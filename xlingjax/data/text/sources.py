@@ -58,8 +58,7 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
             )
         for path in paths:
             require_unicode(path)
-            # The last pattern that names a file decides, so
-            # a code may be given for one file of a folder.
+            # The last pattern that names a file decides: a code may be given for one of a folder.
             language_of[found.setdefault(os.path.abspath(path), path)] = code
     # Sorted, so that the order of patterns changes neither rows nor hashes.
     return sorted(language_of.items())
@@ -150,8 +149,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
 
 
 def _columns(path: Path, source: str, target: str) -> list[str] | list[int]:
-    """The columns of a table of pairs, in sorted order of their languages: as its header names
-    them, or without one as its file name does."""
+    """A table's columns, sorted by language: as its header names them, else its file name."""
     if source != target and table_header(path) is not None:
         return sorted((source, target))
     # Equal codes keep the order of the columns: source, then rewording.
@@ -232,7 +230,6 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
 
 
 def _side(path: Path, name: str) -> Path:
-    """The file of this name beside `path`."""
     other = path.with_name(name)
     file = find_file(other)
     if file is None:

@@ -125,8 +125,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Triple(Pair):
-    """A sentence, its translation, and a sentence of the translation's language that does not
-    translate it, in the columns of one table."""
+    """A sentence, its translation, and a wrong one in the same language: columns of one table."""
 
     third: Text
 
@@ -235,8 +234,7 @@ def _language_of(cells: dict, where: str) -> str:
 
 
 def languages_in(path: Path) -> set[str]:
-    """What the language columns of a table hold; nothing where it has none. Raises UserError for a
-    row without a language beside others."""
+    """What a table's language columns hold, if any. Raises UserError for a row that lacks it."""
     languages = {}
     for cells, where in _rows(path):
         languages.setdefault(_language_of(cells, where), where)

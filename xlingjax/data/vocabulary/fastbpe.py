@@ -30,10 +30,8 @@ END = "</w>"
 LANGUAGE = "en"
 TOKENIZER_CLASS = "XLMTokenizer"
 _GOES_ON = "@@"  # the end of a piece that does not end its word, in the files of XLM's own code
-_OTHERS = (".json", ".model", ".txt", ".pth")
-"""Endings of files whose names may begin as those of XLM's codes and vocabulary do."""
-_CACHED = 1 << 18
-"""Words, or characters, whose pieces are kept: words come again, and Moses's rules take long."""
+_OTHERS = (".json", ".model", ".txt", ".pth")  # of files named like XLM's codes and vocabulary
+_CACHED = 1 << 18  # words and characters whose pieces are kept: Moses's rules take long
 
 
 class FastBpeVocabulary(PieceTable):
@@ -70,8 +68,7 @@ class FastBpeVocabulary(PieceTable):
         self._ids = ids
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
-        # Of the files as we write them: the same vocabulary
-        # has one hash, whichever form it came in.
+        # Of the files as we write them: a vocabulary has one hash, whichever form it came in.
         self.sha256 = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
         # Unicode punctuation first, as XLM's script tokenize.sh has it.
         self._punctuation = sacremoses.MosesPunctNormalizer(
@@ -102,8 +99,7 @@ class FastBpeVocabulary(PieceTable):
     def of_xlm(cls, folder: Path, words: Sequence[str] = ()) -> FastBpeVocabulary | None:
         """Of the files of XLM's own code, `codes*` and, where no `words` are given in the order of
         their ids, `vocab*`; None where `folder` has no codes. A vocabulary without capitals is of
-        lower-cased text. Raises UserError.
-        """
+        lower-cased text. Raises UserError."""
         codes = _file(folder, "codes")
         if codes is None:
             return None
@@ -124,8 +120,7 @@ class FastBpeVocabulary(PieceTable):
             raise UserError(f"{folder}: {error}") from None
 
     def files(self) -> dict[str, bytes]:
-        # Their <s> is said to be </s>: so AutoTokenizer puts around a text what our models are
-        # given.
+        # Their <s> is said to be </s>: AutoTokenizer then puts around a text what our models read.
         config = {
             "tokenizer_class": TOKENIZER_CLASS,
             "do_lowercase_and_remove_accent": self.lowercase,
@@ -226,8 +221,7 @@ class FastBpeVocabulary(PieceTable):
 
 
 def aligned(text: str, made: str, alone: Callable[[str], str]) -> list[tuple[int, int]]:
-    """The characters `begin:end` of `text` that each one of `made` stands for. alone: what is made
-    of a character by itself."""
+    """The characters `begin:end` of `text` behind each of `made`. alone: what one becomes alone."""
     given = ""
     spans = []
     for i, original in enumerate(text):

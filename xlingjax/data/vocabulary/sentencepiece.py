@@ -147,8 +147,7 @@ class Vocabulary:
         self._take(range(special), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
 
     def _take(self, special: Iterable[int] = (), **roles: int) -> None:
-        """Attributes of the table `_pieces`, the name of each id. roles: bos, eos, pad, unk, mask;
-        special: further ids that are never drawn."""
+        """Attributes of `_pieces`, the ids' names, by role; special: further ids, never drawn."""
         for role, i in roles.items():
             setattr(self, f"{role}_id", i)
         self.size = len(self._pieces)
@@ -188,8 +187,7 @@ class Vocabulary:
             ) from None
         side = path.with_name("vocab.json")
         written = _written(side) if layout is None else {}
-        # The models that `xlingjax vocab` trains have XLM's special pieces; others are taken for
-        # XLM-R's.
+        # Models that `xlingjax vocab` trains have XLM's special pieces; others are XLM-R's.
         shown = "xlm" if b"<special1>" in model else "xlmr"
         layout = layout or written.get("layout", shown)
         try:
@@ -262,8 +260,7 @@ class Vocabulary:
         return names
 
     def begins_word(self) -> list[bool]:
-        """Whether each id opens a word (of text with spaces between words); with `marks_ends`,
-        whether the piece after it does."""
+        """Whether each id opens a word; with `marks_ends`, whether the piece after it does."""
         return [name.startswith("▁") for name in self._pieces]
 
     @functools.cached_property
@@ -286,8 +283,7 @@ class Vocabulary:
 
 
 class PieceTable(Vocabulary, abc.ABC):
-    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id,
-    and call `_take` with the roles."""
+    """A vocabulary without SentencePiece model. Subclasses fill `_pieces` and call `_take`."""
 
     model_bytes = None
 

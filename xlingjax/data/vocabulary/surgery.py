@@ -89,8 +89,7 @@ def spellings(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[list[int]]:
 def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
     """int32 [size of new]: the old row that means the same, -1 where none does. A special row is
     found by what it is for (`</s>` ends, in layout "xlm" it begins too; MASK is not where it was),
-    any other by its piece.
-    """
+    any other by its piece."""
     # Special or not is part of the key: an ordinary piece may be spelt like a special token.
     old_rows = {}
     for i, piece in enumerate(old.pieces(range(old.size))):
@@ -193,8 +192,7 @@ def _learnt(
             character_coverage=character_coverage,
             # The lines are normalised already, as the old vocabulary does it.
             normalization_rule_name="identity",
-            # Normalising stripped that space off again, so the trainer puts it where the old one
-            # did.
+            # Normalising stripped that space, so the trainer puts it where the old one did.
             add_dummy_prefix=proto.normalizer_spec.add_dummy_prefix,
             # No special piece but <unk>, without which SentencePiece does not train.
             unk_id=0,

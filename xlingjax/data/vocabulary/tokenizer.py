@@ -30,8 +30,7 @@ MARKERS = {"Metaspace": "▁", "ByteLevel": "Ġ"}
 class TokenizerVocabulary(PieceTable):
     """Text <-> model ids, with the attributes and methods of `Vocabulary` but for `model_bytes`;
     `layout` is "tokenizer", a pair as the file's template has it. Special tokens written in a text
-    are cut up like other words.
-    """
+    are cut up like other words."""
 
     def __init__(self, content: bytes, special: dict[str, str]):
         """content: of tokenizer.json; special: the token of each role. Raises UserError when it is
@@ -98,8 +97,7 @@ class TokenizerVocabulary(PieceTable):
         return encoding.ids, encoding.offsets
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        # The space is what tells a tokenizer of bytes that a word begins; to the others it is
-        # nothing.
+        # The space tells a tokenizer of bytes that a word begins; to others it is nothing.
         return self._encode_all([f" {word}" for word in words])
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:

@@ -96,8 +96,7 @@ def _sample(
 def smoothed_sample(
     by_language: Mapping[str, Sequence[Text]], alpha: float, sentences: int, seed: int
 ) -> tuple[Iterator[str], dict[str, int]]:
-    """(a sample of at most `sentences` sentences, language after language, how many are of each).
-    Raises UserError for a language without any."""
+    """(at most `sentences` sentences by language, counts). Raises UserError: one without any."""
     # Read once to count and once to draw: the text need not fit into memory.
     counts = {language: _count(texts) for language, texts in by_language.items()}
     for language, count in counts.items():
@@ -173,8 +172,7 @@ def train_vocabulary(
             vocab_size=pieces,
             **options,
             normalization_rule_name=normalization,
-            # Ids of layout "xlm", in the model itself, so that no table stands between it and the
-            # run.
+            # Ids of layout "xlm", in the model itself: no table stands between it and the run.
             bos_id=0,
             eos_id=1,
             pad_id=2,
@@ -217,8 +215,7 @@ def train_vocabulary(
 
 
 def most_pieces(message: str) -> int | None:
-    """How many pieces the text has, as SentencePiece says when it failed for too few; None: it
-    failed for another reason."""
+    """How many pieces the text has, if SentencePiece failed for too few; else None."""
     most = re.search(r"set it to a value <= (\d+)", message)
     return int(most[1]) if most else None
 

@@ -12,8 +12,7 @@ import numpy as np
 from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import is_unspaced
 
-MARK = "▁"
-"""SentencePiece's sign for the space before a word; a piece itself where no longer one has it."""
+MARK = "▁"  # SentencePiece's space before a word; a piece itself where no longer one begins with it
 MARKS = ("kept", "xglue")  # what becomes of it in words that are to be tagged
 _XGLUE_UNMARKED = ("zh", "th")
 
@@ -73,8 +72,7 @@ def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int
         seen = [0]
     owners = []
     for begin, _ in spans:
-        # A piece of no character, of a space or of what a ligature begins with, belongs to the
-        # character after it.
+        # A piece of no character, of a space or a ligature's part goes with the character after it.
         after = min(bisect.bisect_left(seen, begin), len(seen) - 1)
         owners.append(word_at[seen[after]])
     return ids, owners

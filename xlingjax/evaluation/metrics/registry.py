@@ -34,8 +34,7 @@ class Metric:
 
 
 def _gold(records: Sequence[Any], predicted: Sequence[Any], field: str) -> list[Any]:
-    """What the records tell in a field. Raises UserError where one does not, or where there is no
-    prediction for each."""
+    """The records' field. Raises UserError where one is missing, or a prediction is."""
     if len(records) != len(predicted):
         raise UserError(
             f"{len(predicted)} predictions for {len(records)} examples: give one for each, in their"
@@ -50,9 +49,6 @@ def _gold(records: Sequence[Any], predicted: Sequence[Any], field: str) -> list[
                 f"example {number} has no gold {field}; score a split whose answers are distributed"
             )
     return gold
-
-
-# --- labels ---------------------------------------------------------------------------------------
 
 
 def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
@@ -96,9 +92,6 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
     return 100 * (sum(values) / len(values))
 
 
-# --- tags -----------------------------------------------------------------------------------------
-
-
 def _of_tags(
     measure: Callable, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str
 ) -> float:
@@ -113,9 +106,6 @@ def _of_tags(
 
 def _seqeval(which: int) -> Callable:
     return partial(_of_tags, lambda *tags: of_tags.precision_recall_f1(*tags)[which])
-
-
-# --- answers --------------------------------------------------------------------------------------
 
 
 def _answers(
@@ -134,9 +124,6 @@ def _answers(
 
 def _squad_tokens(text: str, language: str) -> list[str]:
     return answers.squad_tokens(text)
-
-
-# --- pairs of sentences ---------------------------------------------------------------------------
 
 
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
@@ -174,9 +161,6 @@ def _bucc(
     return 100 * of_tags.rates(_bitext(gold).gold, made)[which]
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
 def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
     from sacrebleu import corpus_bleu
 
@@ -201,8 +185,6 @@ def _generated(
         return generation.chrf(predicted, texts)[0]
     return generation.tokenised_bleu(predicted, texts)[0]
 
-
-# --- the table ------------------------------------------------------------------------------------
 
 # With the version, as sacreBLEU's own signature has it.
 _SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"

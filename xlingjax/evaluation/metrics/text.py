@@ -19,8 +19,7 @@ from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import is_unspaced, letters_in, main_script, script_of_language
 from xlingjax.errors import UserError
 
-# Python splits at more characters than Perl does in bytes, such as the no-break space: they are
-# hidden from it.
+# Python splits at more characters than Perl does in bytes (no-break space): they are hidden.
 _HIDDEN = {}
 for _code in range(0x3001):
     if chr(_code).isspace() and chr(_code) not in string.whitespace:
@@ -104,8 +103,7 @@ class _Tokens:
             # Joiners and soft hyphens stand inside words.
             if kind == "Cf":
                 continue
-            # A mark continues what it is written on, letter or punctuation (an emoji's variation
-            # selector).
+            # A mark continues what it is written on, letter or punctuation (an emoji's selector).
             continues = kind[0] == "M" and kept and kept[-1] != " "
             # By category and not by "\w": digits and letters of every script are words here.
             if kind[0] in "LN" or continues:

@@ -45,8 +45,7 @@ def in_order_of(task: Task, labels: Sequence[str]) -> Task:
 
 
 def head_of(model, task: Task) -> str | None:
-    """The name of the task's head in a model that has one for each of several tasks; None: the head
-    that stands alone."""
+    """The name of the task's head among several; None: the one that stands alone."""
     if model.config.labels_of(task.name):
         return task.name
     return None
@@ -166,8 +165,7 @@ def translations(
 ) -> Sequence[Any] | None:
     """What a model that is plugged in reads beside the examples of a language, in their order:
     their translations into `Task.trained_on` (see `standing_beside`). None: the model is not
-    plugged in.
-    """
+    plugged in."""
     if not model.config.plugged_in:
         return None
     return standing_beside(task, data, split, language)[0]

@@ -1,5 +1,4 @@
-"""Which languages of a task are tested, and its metrics: per language, over languages, and as
-evaluators of the training loop."""
+"""A task's tested languages, and its metrics: per language, over languages, as evaluators."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,4 @@
-"""All that `xlingjax adapt` does before the training: the first model, the text, the recipe, and
-what the first model measures."""
+"""What `xlingjax adapt` does before training: the first model, its figures, text, recipe."""
 
 import dataclasses
 import shutil
@@ -32,8 +31,7 @@ from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.launch import evaluate
 from xlingjax.workflows.plan.programs import HERE, answer
 
-CHUNK = 1024
-"""Predicted tokens whose logits are in memory at once: a released vocabulary is large."""
+CHUNK = 1024  # predicted tokens whose logits are in memory: vocabularies are large
 EVALUATIONS = 5  # of the whole training
 SAFE_SECONDS = 1200  # of training that a lost machine costs at most
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
@@ -205,8 +203,7 @@ def _measure_start(
     start = Path(values["INIT_FROM"])
     # The first model lacks the parameters that only some objectives have.
     plain = tuple(name for name in request.objectives if not request.adds(name))
-    # MLM is in the base recipe and adds nothing, so it
-    # stands in where every objective adds something.
+    # MLM, in the base recipe, adds nothing: it stands in where every objective adds something.
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
     recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")

@@ -13,8 +13,7 @@ from xlingjax.errors import UserError
 from xlingjax.training.feed import ObjectiveRun
 
 BASE = "recipes/adapt.gin"  # what the recipe is written upon
-STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")
-"""For what a recipe needs and nothing here opens."""
+STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")  # needed by a recipe, not opened
 _OPTION_OF = {"BATCH": "batch", "LENGTH": "length", "TRAIN_STEPS": "steps"}
 """Macros that an option says."""
 

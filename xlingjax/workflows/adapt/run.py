@@ -34,8 +34,7 @@ SHOWN = 4  # differences that an error names
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """How `model` is written. keep_worse: it is the adapted one even where that is worse than the
-    first; the others as of `export_model`."""
+    """How `model` is written. keep_worse: adapted even if worse; others: see `export_model`."""
 
     unverified: bool = False
     language: str = ""
@@ -76,8 +75,7 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
             machine,
             lambda start: require_exportable(start, not export.unverified, export.language),
         )
-        # Written when everything is prepared: a record with settings is what tells a later start
-        # that it goes on.
+        # Written when all is prepared: a record with settings tells a later start to go on.
         write_json(folder / RECORD, record)
     recipe = read_recipe([str(folder / "recipe.gin")], ())
     status = launch(recipe, folder / "run", "pretrain", machine)

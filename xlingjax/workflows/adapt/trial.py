@@ -105,8 +105,7 @@ def steps_within(hours: float, speed: Mapping[str, float], evaluations: int) -> 
 
 
 def scaled(lines: Mapping[str, str], overrides: Sequence[str], factor: float) -> dict[str, int]:
-    """The macros of `COURSE` that a recipe sets, `factor` times as large; what an override sets
-    stays. lines: as of `bindings`."""
+    """A recipe's macros of `COURSE` times `factor`; overrides stay. lines: as of `bindings`."""
     given = {override.partition("=")[0] for override in overrides}
     macros = {}
     for name in COURSE:

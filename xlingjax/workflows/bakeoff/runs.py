@@ -124,8 +124,7 @@ def run(
 
 
 def require_readable(config: Bakeoff, workdir: str | Path) -> None:
-    """Raise UserError for a word of a mix, or of a fine-tuning from it, that gin refuses, before
-    anything is trained."""
+    """Raise UserError for a word of a mix or its fine-tunings that gin refuses, before training."""
     # How many steps a mix has is known when its first ones are done.
     steps = CALIBRATION_STEPS if config.tokens else None
     make = _Maker()
@@ -170,8 +169,6 @@ def command(
 
 @dataclasses.dataclass(frozen=True)
 class _Maker:
-    """Makes runs of what they share."""
-
     say: Say = print
     arguments: Sequence[str] = ()
     stop: Stop = dataclasses.field(default_factory=lambda: Stop("bakeoff"))
@@ -216,8 +213,7 @@ def _runs(config: Bakeoff, cell: Cell, steps: int | None, make: _Maker) -> list[
 
 
 def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, RecipeRun]:
-    """Of each mix the first steps: packing makes the tokens of a row depend on the text, so they
-    are counted and not computed."""
+    """The first steps of each mix: a row's tokens depend on the text, so they are counted."""
     runs = {}
     for mix, its_words in config.mixes.items():
         words = [*config.base, *its_words]
@@ -227,8 +223,7 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
         # How much a step reads is all that is wanted: no evaluations, no checkpoints.
         words += [f"TRAIN_STEPS={CALIBRATION_STEPS}", "EVAL_EVERY=0", "CHECKPOINT_EVERY=0"]
         one = make("pretrain", words, folder / "calibration" / slug(mix), CALIBRATION_STEPS)
-        # Of a macro that a recipe does not read (an encoder-decoder's HELDOUT_TEXT) a value is
-        # refused.
+        # A value of a macro that a recipe does not read (HELDOUT_TEXT) is refused.
         settings = recipe_run.settings_of(one.line)
         bound = [name for name in HELD_OUT if re.search(rf"^{name} =", settings, re.MULTILINE)]
         one.line = [*one.line, *(f"--gin.{name}=None" for name in bound)]

@@ -116,7 +116,6 @@ def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _require_same(work: Work, begun: Any, now: Any) -> None:
-    """Raises UserError where the folder is of another cleaning."""
     differ = [name for name in now if begun.get(name) != now[name]]
     if differ:
         raise UserError(

@@ -472,8 +472,7 @@ def write_parts(request: Request, lines: int, shard: tuple[int, int] | None) -> 
 
 
 def _outputs(request: Request) -> list[Path]:
-    """Where the text of each input goes. Raises UserError: none is named, not apart, or an input
-    that cannot be read."""
+    """Where each input's text goes. Raises UserError: none named, not apart, unreadable input."""
     if not request.inputs or not request.output:
         raise UserError("parts are of files: give --input and --output, of several a folder")
     for path in request.inputs:

@@ -26,8 +26,7 @@ from xlingjax.runtime.shutdown import stop_requested
 
 Say = Callable[[str], None]  # tells the user a line
 LOCK = "job.lock"  # in the folder of a job: who is at it
-AT_WORK = 3
-"""The exit status of a job that others are at, and of a command that has left it to them."""
+AT_WORK = 3  # exit status of a job that others are at, and of a command that left it to them
 LOOK = 2.0  # seconds between two looks at what the others have done
 
 
@@ -230,8 +229,7 @@ def run_all(
 
 
 def _status(job: Job, say: Say, stop: Stop | None, told: set[str]) -> int:
-    """The exit status of a job; `AT_WORK` where another process is at it, which is said once. told:
-    the jobs of which it was said."""
+    """A job's exit status; `AT_WORK` where another process is at it, said once (`told`)."""
     own = None
     if job.folder is not None and is_primary():
         try:

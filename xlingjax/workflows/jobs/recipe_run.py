@@ -1,5 +1,4 @@
-"""A training by a recipe as a job: a command of its own in a workdir, where its settings stand from
-its start on."""
+"""A training by a recipe as a job: a command in a workdir, which holds its settings at once."""
 
 import dataclasses
 import re

@@ -1,5 +1,4 @@
-"""Machines that one need not have: what their makers publish of them (machines.toml), the names by
-which they are asked for, and their compilers."""
+"""Machines that one need not have: their published figures (machines.toml), names, compilers."""
 
 import dataclasses
 import importlib.util
@@ -107,8 +106,7 @@ _MODULES = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda12"}
 
 
 def folder_of(compiler: str) -> Path:
-    """Where its wheels stand, beside the environment: inside of it every command on a machine
-    without such a device would print their complaints."""
+    """Its wheels, beside the environment: inside they complain wherever there is no such device."""
     return Path(sys.prefix) / compiler
 
 

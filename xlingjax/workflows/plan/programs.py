@@ -38,8 +38,7 @@ HERE = "here"  # in place of a machine: the devices of this one
 
 
 def answer(files: Sequence[str], overrides: Sequence[str], on: str) -> dict[str, Any]:
-    """What the compiler says of each program of the run's steps, and what the run and the devices
-    are. Raises UserError."""
+    """The compiler's answer on each program of the run, and the setting. Raises UserError."""
     try:
         bound = read_recipe(files, overrides).bound
         devices = None
@@ -98,8 +97,7 @@ def _programs(bound: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, 
         tokens = sum(columns(run.objective, run.batches.shapes) for run in runs)
         traced = step.trace(state, batch, key)
         computed = dot_flops(traced.jaxpr)
-        # A kernel of Pallas counts what its author says; an objective of a user's own is not
-        # counted.
+        # A Pallas kernel counts what its author says; a user's own objective is not counted.
         useful = None
         try:
             useful = sum(
@@ -179,8 +177,7 @@ def bytes_of_device(tree: Any) -> int:
 NO_TILES = "Couldn't find output tile sizes"
 """XLA says so of matrix products for GPUs (jaxlib 0.10.2: of 511 tokens a row in bfloat16). With no
 card to try on, it takes Triton's for all of one kind, in tiles that some sizes do not have."""
-WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}
-"""Matrix products by cuBLAS, to which a card that is there would come back."""
+WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS, which a card that is there picks
 
 
 def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:

@@ -57,8 +57,7 @@ def scores_in(path: Path) -> Cell:
 
 
 def row_key(cell: Cell) -> tuple[str, ...]:
-    """What rows of several variants and languages have in common. Random weights are told by the
-    run whose shape they have."""
+    """What rows of several variants and languages share. Random weights go by their run's shape."""
     weights = weights_of(cell["start"])
     return (cell["task"], cell["strategy"], cell["test"]["split"], weights, *_chosen_by(cell))
 

@@ -1,5 +1,4 @@
-"""The rows of the score card: seeds of the settings that are best on dev, means over them; what
-they are called, and what tells them apart."""
+"""The score card's rows: seeds of the settings best on dev, means over them, their names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""The tables of the score card: of each task and metric, of a suite's averages, of layers, of
-pivots; and the notes beneath them."""
+"""The score card's tables, of tasks, metrics, averages, layers and pivots, and their notes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
