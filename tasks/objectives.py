@@ -35,9 +35,8 @@ def register_objective(
 
     A task is that of text, its source, its preprocessors and its cache placeholder, and behind them
     `ObjectiveRows`. `seqio.get_dataset(name, {"input_ids": L},
-    feature_converter=RowConverter(name), ...)` gives what the trainer would train on;
-    objectives of encoder-decoders also give `inputs` and `targets` to SeqIO's own converters. The
-    rates are the mixture's.
+    feature_converter=RowConverter(name), ...)` gives what the trainer would train on; objectives of
+    encoder-decoders also give `inputs` and `targets` to SeqIO's own converters.
 
     name: default: MIXTURE.OBJECTIVE, without the ".text", ".pairs" or ".triples" that
     `register_text` ends its mixtures in. vocabulary: default: that of the tasks' features.

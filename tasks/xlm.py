@@ -38,8 +38,7 @@ def register_text(
     held = _found(heldout_mono, heldout_parallel, ())
     if not train:
         raise UserError("no text to train on; give monolingual or parallel files")
-    # The name is a function of what it stands for: SeqIO's registry is of the whole process, and
-    # two objectives of one text meet there.
+    # The name is a function of what it stands for: all objectives share SeqIO's registry.
     mark = hashlib.sha256(repr((train, held, holdout, vocabulary.sha256)).encode()).hexdigest()[:12]
     name = name or f"text_{mark}"
     if _REGISTERED.get(name) == mark:
@@ -88,8 +87,7 @@ def register_source(
     (two) or pairs with negatives (three).
 
     `preprocessors` run first; `keys` then says which of their string features are `text`, or
-    `first`, `second` and `third`. The task can be cached with SeqIO's tools and read with
-    `use_cached`.
+    `first`, `second` and `third`. SeqIO's tools can cache the task.
     """
     from xlingjax.data.seqio.adapters import SIDES, LanguageFeature, seqio
     from xlingjax.data.seqio.vocabulary import SeqioVocabulary

@@ -1,8 +1,7 @@
 """XTREME's nine tasks (Hu et al. 2020, arXiv:2003.11080), as its `download` folder holds them.
 
 Nobody outside has the answers of its test sets: `xlingjax evaluate` writes predictions in its
-layout for them, and scores on "dev" (or parts of it) meanwhile. SQuAD 1.1 is the training set of
-XQuAD and MLQA.
+layout for them, and scores on "dev" meanwhile. SQuAD 1.1 is the training set of XQuAD and MLQA.
 """
 
 from __future__ import annotations

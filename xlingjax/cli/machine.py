@@ -30,8 +30,7 @@ PROCESSES = (
 )
 JOBS = (
     option("--jobs", "side by side, each on its part of the devices (default 1)", positive, "N"),
-    # Of a command that another one started: it prints no card, and says whether it waits for the
-    # work that others are at.
+    # Of a command that another one started: no card; whether it waits for others' work.
     option("--worker", argparse.SUPPRESS, choices=("wait", "leave")),
 )
 

@@ -1,5 +1,4 @@
-"""What is measured while a run goes on, as recipes bind it: functions that make evaluators when
-training starts.
+"""What is measured while a run goes on, as recipes bind it: functions that make evaluators.
 
 Until then no file is read, so that a recipe is built where none of its files exist.
 """
@@ -164,8 +163,7 @@ def pseudo_perplexity(
     name: str = "pseudo_perplexity",
 ) -> Any:
     """BTMLM's perplexity on held-out `text` at several `shares` of pseudo tokens (either None: not
-    run), at most `limit` rows per language. most: the share that `length` is for; the others: those
-    of `btmlm`."""
+    run), at most `limit` rows per language. most: the share that `length` is for."""
     try:
         numbers = tuple(map(float, split_list(shares)))
     except ValueError:
@@ -310,8 +308,7 @@ def generation_score(
     at_end: bool = False,
     name: str = "generation",
 ) -> Any:
-    """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L
-    and more.
+    """What the model writes for held-out sources, scored against references (BLEU, chrF, ...).
 
     pairs: patterns of aligned files, as PARALLEL has them, or stems, "test_2016" for test_2016.de
     and test_2016.en; translated in `directions` ("de-en fr-en"; default: all ways). files: a path

@@ -27,8 +27,7 @@ def labelled_languages(
     tasks: Mapping[str, Files] | Sequence[str] | None = None,
 ) -> Languages:
     """Those trained on, the pivot of plug-in fine-tuning, and those that have a file to measure:
-    `dev` and `test` are paths with {language}, with {task} for each of `tasks` where there are
-    several."""
+    `dev` and `test` are paths with {language}, and {task} if there are several."""
 
     def found() -> set[str]:
         measured = []

@@ -152,9 +152,8 @@ def merged_tasks(
     seed: int = 0,
     by_length: bool = False,
 ) -> list[ObjectiveRun]:
-    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
-    `task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
-    of other tasks."""
+    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what `task` reads.
+    weights: {TASK: weight}, None: all alike. Raises UserError: other tasks."""
     single_task.require_classifier(classifier)
     found = merged(tasks)
     weight_of = _weights(weights, [task.name for task in found])

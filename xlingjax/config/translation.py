@@ -133,9 +133,8 @@ def _with_pivots(
 def pivots(
     languages: Sequence[str], directions: Sequence[str], texts: Collection[str]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """{language id: those into which its text is translated, to learn the way back}, of the
-    languages of `texts`. Raises UserError for a direction between other languages, and for a run of
-    one language."""
+    """{language id: those into which its text is translated}, of the languages of `texts`. Raises
+    UserError for a direction between other languages, and for a run of one language."""
     if len(languages) < 2:
         raise UserError("back_translation: set LANGUAGES to two or more")
     every = [f"{one}-{other}" for one in languages for other in languages if one != other]

@@ -1,8 +1,6 @@
-"""Plugging VECO's cross-attention out of a trained model, and into one (VECO §3.1): a workdir in, a
-workdir out.
+"""VECO's cross-attention plugged out of a trained model, or into one (VECO §3.1).
 
-Plugged out, the model is an encoder like XLM-R whose states are VECO's H. Nothing else of it
-changes.
+Plugged out, the model is an encoder like XLM-R, whose states are VECO's H.
 """
 
 from typing import Any

@@ -56,16 +56,14 @@ def export_model(
     before_after: Sequence[Mapping[str, Any]] = (),
     head: str = "",
 ) -> str:
-    """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder
-    `output`. Returns what was done.
+    """Writes the model of `run` as the Hugging Face folder `output`; returns what was done.
 
     The folder is read back, which must give the same bits, and its logits compared with those that
     transformers computes of it (`verify`), before it gets its name. language: where the model
     embeds languages and the class there does not, the one that all texts will be of; of an
     encoder-decoder that of its sources and, behind a hyphen, that of what it writes. licence, base,
     name (that of the folder), before_after (rows "figure", "before", "after"): of the model card.
-    head: of a model with heads of several tasks, the one that is written. Raises UserError, and
-    writes nothing.
+    head: of several, the one that is written. Raises UserError, and writes nothing.
     """
     require_empty(output)
     record = read_run_record(run)

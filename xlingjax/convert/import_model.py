@@ -36,8 +36,7 @@ def import_model(
     """Writes the model in the folder, the file or under the hub id `source` as the workdir
     `output`, for INIT_FROM and `open_run`. Returns what was done. layer, pooling, prefix: of its
     sentence vectors, instead of what its files say. Raises UserError, and writes nothing, where the
-    model cannot be read, where it is not the one that transformers computes (`verify`), and where
-    `output` holds something already."""
+    model cannot be read or is not transformers' (`verify`), or `output` holds something."""
     require_empty(output)
     above = located(source)
     # sentence-transformers' first versions keep the model one folder down, and the pooling above.

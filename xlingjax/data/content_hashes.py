@@ -20,8 +20,7 @@ def content_hash(path: str | os.PathLike) -> str:
     """sha256 (hex) of a file's bytes, remembered until its size, times or inode change."""
     name = os.path.abspath(path)
     status = os.stat(path)
-    # The second time of change and the number show a file that was put in another's place with its
-    # times kept, as rsync does.
+    # ctime and inode show a file put in another's place with its mtime kept, as by rsync.
     state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     remembered = _remembered(_file())
     known = remembered.get(name)

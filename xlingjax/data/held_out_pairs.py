@@ -79,11 +79,9 @@ def read_pairs(
     path: str | Path, languages: Sequence[str] | None = None, limit: int = 0
 ) -> dict[str, Pairs]:
     """{language: Pairs} of a pattern, a folder or a stem (see the module's first lines), languages
-    sorted. Pairs with an empty side are left out; `limit` > 0 keeps the first that many of the
-    others.
+    sorted. Pairs with an empty side are left out; `limit` > 0 keeps the first of the others.
 
-    languages: keep these only; None keeps every language found. Raises UserError when nothing is
-    left.
+    languages: keep these only; None keeps all. Raises UserError when nothing is left.
     """
     found = _with_english(_files(str(path)))
     kept = sorted(code for code in found if languages is None or code in languages)

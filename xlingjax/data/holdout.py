@@ -29,8 +29,7 @@ def held_out(lines: int, share: float) -> np.ndarray:
 def held_out_of(
     files: Sequence[Text] | Sequence[Pair], lines: Sequence[int], share: float
 ) -> list[np.ndarray]:
-    """Which lines of each file of one language, or of one pair of languages, are held out [lines],
-    bool.
+    """bool [lines]: which lines of each file of one language or pair are held out.
 
     `held_out` of every file. Where that is less than half of the share, as of many short files,
     those that give nothing are counted on from one to the next, each cut into equal parts of about

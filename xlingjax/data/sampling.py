@@ -72,11 +72,9 @@ class Sampling:
 def sampling_table(
     sizes: Mapping[str, Mapping[str, float]], shares: Mapping[str, float], *, rows_per_step: int
 ) -> list[dict[str, Any]]:
-    """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand
-    steps.
+    """One JSON row per language or pair: sentences, tokens, rows, share, epochs in 1000 steps.
 
-    `sizes[name]` has `sentences`, `tokens` and `rows` (rows of one pass over its text); a step
-    draws `rows_per_step`.
+    `sizes[name]`: `sentences`, `tokens`, `rows` of one pass; a step draws `rows_per_step`.
     """
     table = []
     for name, share in shares.items():

@@ -139,8 +139,7 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
     """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
     prediction slots that ask for them.
 
-    Column 0 and padding are never chosen; `side` 0 or 1 keeps the choice to that side. Row r draws
-    from (seed, r) alone.
+    Never column 0 or padding; `side` 0 or 1: that side alone. Row r draws from (seed, r).
     """
     chosen_BL = np.zeros(rows["input_ids"].shape, bool)
     allowed_BL = (rows["pack_ids"] > 0) & (np.arange(chosen_BL.shape[1]) > 0)
@@ -238,8 +237,7 @@ def mean(by_language: Mapping[str, float]) -> float:
 
 @dataclass
 class TextPerplexity(Evaluator):
-    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the
-    training loop.
+    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator.
 
     Values: {"by_language": {language: perplexity}, "mean": x, "accuracy_by_language": {language:
     share of the masked pieces (CLM: of the next pieces) that are guessed right}, "accuracy_mean":
@@ -289,8 +287,7 @@ class TextPerplexity(Evaluator):
 
 @dataclass
 class TranslationPerplexity(Evaluator):
-    """TLM perplexity on held-out pairs with the partner sentence visible and hidden, the same
-    positions predicted.
+    """TLM perplexity on held-out pairs with the partner visible and hidden, at the same positions.
 
     How far `visible` lies below `hidden` is what the model draws from the translation; `hidden` is
     MLM on each side alone. Values: {"visible": {"xx-en": {"xx": ppl, "en": ppl}}, "hidden": the

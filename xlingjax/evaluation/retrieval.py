@@ -68,8 +68,7 @@ def mean_by_layer(
 def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     """The layer where the mean over languages is highest; the lower layer on a tie.
 
-    Chosen on the very pairs it is reported on: a ceiling for the model, as the report says beside
-    it.
+    Chosen on the pairs it is reported on: a ceiling, as the report says beside it.
     """
     return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
 
@@ -82,8 +81,7 @@ class RetrievalEvaluator(Evaluator):
     language cost a few seconds. Fewer pairs are an easier search, so figures compare only at equal
     `pairs`, which the result states. prefix: text before every sentence.
 
-    Values, of every language, layer and pooling, accuracies in 0..1 (layer "0" is the embedding
-    output):
+    Values by language, layer ("0": the embedding output) and pooling, accuracies in 0..1:
 
     - prefix: where there is one
     - cut: {language: sentences of its pairs, of both sides, that are longer than `max_length`},

@@ -41,8 +41,7 @@ def predict(
 def n_best(
     logits: np.ndarray, window: Window, *, longest: int = 30, candidates: int = CANDIDATES
 ) -> list[tuple[float, int, int]]:
-    """[(score, first, last)] of a window's spans of pieces, the best first: score is the sum of
-    both logits.
+    """[(score, first, last)] of a window's spans of pieces, best first; score: both logits' sum.
 
     logits: float[L, 2] of the row. Combined are the so many likeliest first and last columns of the
     context; `first` must be shown in its maximal context, `last` not stand before it, and the span

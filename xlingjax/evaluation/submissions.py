@@ -1,5 +1,4 @@
-"""Prediction files in the submission formats of XTREME and XGLUE, both ways. Labels are written as
-text, never as ids.
+"""Prediction files in the submission formats of XTREME and XGLUE, both ways; labels as text.
 
 | Kind | A file holds |
 |---|---|

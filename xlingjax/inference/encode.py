@@ -54,8 +54,7 @@ def require_room(prefix: str, vocabulary, longest: int) -> None:
 
 
 def language_index(language: str, languages: Sequence[str], model) -> int:
-    """The id of `language` among the run's; 0 for a stranger when the model has no language
-    embedding.
+    """The id of `language` among the run's; 0 for a stranger to a model that embeds none.
 
     Raises UserError when the model needs an embedding that the run never trained.
     """

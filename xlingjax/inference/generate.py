@@ -1,5 +1,4 @@
-"""Lines in, lines out: what an encoder-decoder writes for each line of a text, and how likely it
-finds given ones.
+"""What an encoder-decoder writes for each line of a text, and how likely it finds given lines.
 
 Sources are tokenised as in training, `</s> x </s>`, and sorted into a few fixed lengths, so that a
 whole file costs one compilation per length. Rows lie on the mesh's data axes; what comes back is in
@@ -178,12 +177,10 @@ class Generator:
         *,
         first: int = 1,
     ) -> list[Generated]:
-        """How likely the model finds each reference, by teacher forcing: what the search says of a
-        text that it writes.
+        """How likely the model finds each reference, by teacher forcing, as the search says it.
 
         references: texts, or ids as of `Generated`. An empty line has no score. Raises UserError as
-        `generate` does, for a reference that is too long, and where there are not as many of them
-        as lines.
+        `generate` does, for a reference that is too long, and for another number of them.
         """
         require_list(lines, "lines")
         require_list(references, "references")

@@ -28,8 +28,7 @@ def build_report(
     finetuned: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
 ) -> Path:
-    """Writes report.html and report.json into `output` (default: the run folder) and returns the
-    page's path.
+    """Writes report.html and report.json into `output` (default: the run); returns the page's path.
 
     compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs
     whose accuracy per language is shown. A run
@@ -307,8 +306,7 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         objective, start = stage_of(name)
         later = [begin for other, begin in map(stage_of, data) if other == objective]
         end = min((begin for begin in later if begin > start), default=math.inf)
-        # a line is of one stage: training logs where one begins. By steps and not by the last
-        # step: objectives take turns.
+        # a line is of one stage: training logs where one begins. By steps: objectives take turns.
         lines = run.lines(objective)
         taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)
         tables[name] = [

@@ -166,8 +166,7 @@ def svg(figure: Any) -> Markup:
     # Without a date, so that the same run gives the same page.
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-    # In a page neither the XML declaration nor the names of its spaces are needed, and these are
-    # addresses, of which a page has none.
+    # A page needs neither the XML declaration nor its namespaces, which are addresses.
     text = text[text.index("<svg") :]
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # matplotlib's one rule would apply to the whole page.

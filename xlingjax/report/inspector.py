@@ -47,8 +47,7 @@ def inspect(
 
     record: of the run to come, as `run_record.schedule_record` makes it. output: a folder for
     inspect.html, which has the masks and a line for each token, too. console: a rich Console; None
-    makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources
-    advance.
+    makes one. Returns {name: mask statistics}, empty for objectives without masks.
     """
     from rich.console import Console
 

@@ -1,6 +1,5 @@
 """The pictures of a report: courses over training, tables by layer, attention, alignment, masks.
-Each takes runs or the values of an evaluation and gives figures, none where nothing is to be
-drawn."""
+Each takes runs or values of an evaluation and gives figures, if any."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

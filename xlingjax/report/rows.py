@@ -1,5 +1,4 @@
-"""What objectives read: rows of their batches, token by token and as running text, who may see
-whom, how much is hidden.
+"""What objectives read: rows by token and as text, who may see whom, how much is hidden.
 
 The masks are the objective's own predicates, which attention uses.
 """
@@ -313,8 +312,7 @@ def mask_statistics(
     batches: Sequence[Batch], vocabulary, languages: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token,
-    padding apart), and what share of the predictions shows MASK, a random piece or the piece itself
-    (`mask`, `random`, `kept`).
+    padding apart), and the predictions' shares of `mask`, `random` and `kept`.
 
     A random piece that happens to be the true one counts as kept.
     """

@@ -47,8 +47,7 @@ def as_line(text: str) -> str:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back what C++ writes to stderr: TensorFlow announces itself at import in lines that no
-    setting turns off.
+    """Hold back what C++ writes to stderr: no setting silences TensorFlow's import.
 
     What was written is shown if the block fails.
     """

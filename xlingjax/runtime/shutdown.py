@@ -48,8 +48,7 @@ def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[No
 class Shutdown:
     """Hears that a run is to end; `reached(step)` says whether to save and leave.
 
-    With several processes JAX's coordination service catches SIGTERM in any one of them and makes
-    all leave after the same step.
+    JAX's coordination service catches SIGTERM in any process; all leave after the same step.
     """
 
     def __init__(self):

@@ -207,8 +207,7 @@ class Checkpoints:
             self.close()
 
     def restore(self, abstract: TrainState) -> Restored | None:
-        """The newest whole checkpoint on the shardings of `abstract`; None if there is no
-        checkpoint at all.
+        """The newest whole checkpoint on the shardings of `abstract`; None: there is none.
 
         A damaged one is named, set aside as `STEP.unreadable`, and the one before is taken. Raises
         UserError when there is none before, when a whole one cannot be read, and when the
@@ -247,8 +246,7 @@ class Checkpoints:
         except UserError:
             raise
         except Exception as error:
-            # Not its damage, as its files are what was written: a system's limit, too little
-            # memory, another version of Orbax.
+            # Its files are what was written: a limit, too little memory, another Orbax.
             raise unreadable(self.folder / str(step), error) from error
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:

@@ -340,12 +340,10 @@ class Plan:
         return Copy(donor, source, rows, origin, languages)
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
-        """(`params` with what is given, on their shardings; who gives, in words; a line per group
-        of parameters).
+        """(`params` with what is given, sharded alike; who gives, in words; a line per group).
 
         Several processes call it equally. languages: of the new run, index = id; identity: see
-        `run_identity`. Raises UserError for a donor of another vocabulary or an unreadable
-        checkpoint.
+        `run_identity`. Raises UserError: another vocabulary, an unreadable donor.
         """
         vocabulary = vocabulary_of(identity)
         for donor in self._donors.values():

@@ -101,8 +101,7 @@ def train(
     runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in
-    `workdir` if there is one. An objective that changes during the run comes in stages, by the step
-    from which each holds.
+    `workdir` if there is one. Objectives that change come in stages, by their first step.
 
     init_from: a workdir or checkpoint folder whose parameters a new run starts from, or several of
     them (see `Initialisation`); parameters whose path matches a regular expression of init_new may
@@ -130,8 +129,7 @@ def train(
     # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
-    # What is opened is closed in the reverse order, whatever ends the run: the log comes last, and
-    # then the folder is another's to have.
+    # Closed in the reverse order, whatever ends the run: last the log, and then the folder.
     with contextlib.ExitStack() as stack, out_of_memory_explained():
         stack.enter_context(one_run_in(workdir))
         saved = checkpoint_steps(workdir / "checkpoints")

@@ -1,8 +1,7 @@
 """The optimizer: its settings, the update rules by name, learning-rate schedules; which parameters
 it trains and decays, and at which rates.
 
-Clipping and the finite check stand in `step.py`, because they need the gradient's global norm,
-which is also logged.
+Clipping and the finite check stand in `step.py`: they need the gradient's global norm.
 """
 
 import dataclasses
@@ -208,8 +207,7 @@ def frozen_in_stages(
 
 def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Any:
     """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
-    those of a parameter that is trained from a later step on began there. first_steps: tree of
-    numbers."""
+    those of a parameter that is trained from a later step on began there.."""
 
     def factor(step, first):
         if first == 0:

@@ -53,8 +53,7 @@ class Interval:
             self._hashes.append(batch_hash)
 
     def close(self, languages: Sequence[str]) -> tuple[dict[str, Any], int] | None:
-        """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the
-        device.
+        """(log line, tokens), then start anew; None if nothing was added. Waits for the device.
 
         The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps
         that were not skipped, `batch_hash` the SHA-256 of all batches' hashes in order.
@@ -185,8 +184,7 @@ PAGE_SHARE = 0.05  # of a run's time, what its page may take
 
 @dataclasses.dataclass
 class Progress:
-    """Adds up what the steps return, and writes, measures and saves when that is due. Its clock
-    runs from its making on.
+    """Adds up what the steps return; writes, measures and saves when due. Its clock runs at once.
 
     Every process has one and calls the same methods at the same steps. *_every: 0: only at the end.
     """

@@ -88,8 +88,7 @@ def _warn(path: Path) -> None:
     )
 
 
-# Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
-# not what its parameters are.
+# Fields that a continued run may change: how fast or noisily it learns, not what parameters are.
 FREE_MODEL_FIELDS = (
     "name",
     "dropout",

@@ -82,8 +82,7 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     taken = [0] * len(counts)
     order = []
     for turn in range(total):
-        # How far each is behind, in whole numbers, so that no rounding decides between equals; what
-        # has weight 0 is below all others.
+        # How far each is behind, in whole numbers: no rounding decides. Weight 0 is below all.
         behind = [
             count * (turn + 1) - total * done if count else -total
             for count, done in zip(counts, taken, strict=True)

@@ -58,8 +58,7 @@ def at(value: Any, step: int) -> Any:
 def staged(
     function: Callable[..., Any], keep: Iterable[str] = (), anew: str = ""
 ) -> Callable[..., Any]:
-    """`function` for arguments that may be stages: its result, or {first step: result} where one
-    is.
+    """`function` for arguments that may be stages: its result, or {first step: result}.
 
     keep: arguments that the function takes as stages itself. anew: the one that differs in each
     stage, by its method `of_stage(first step)`.

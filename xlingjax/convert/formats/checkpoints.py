@@ -1,6 +1,5 @@
-"""Checkpoints of other programs, each with its own files beside it: fairseq's `model.pt` (XLM-R or
-mBART, with dict.txt), XLM's `.pth` (an encoder, or an encoder and a decoder) and PaddleNLP's
-`model_state.pdparams` (ERNIE-M).
+"""Other programs' checkpoints, with the files beside them: fairseq's `model.pt` (XLM-R or mBART,
+with dict.txt), XLM's `.pth` and PaddleNLP's `model_state.pdparams` (ERNIE-M).
 
 All three are pickles. Only tensors, plain values and `argparse.Namespace` are let out of them.
 """

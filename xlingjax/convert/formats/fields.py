@@ -66,8 +66,7 @@ class Fields:
 
     def labels(self) -> tuple[str, ...]:
         """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it
-        does not tell either (as transformers has it). Raises UserError where their numbers are not
-        0, 1, 2, ..."""
+        does not tell either. Raises UserError where their numbers are not 0, 1, 2, ..."""
         named = self.values.get("id2label")
         if not named:
             count = self.count("num_labels", 2)

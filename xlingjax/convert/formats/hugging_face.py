@@ -146,8 +146,7 @@ def family_of(folder: Path) -> tuple[Family, Fields]:
 
 def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the
-    two kinds of prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read
-    here."""
+    two kinds of prophetnet.tokenizer apart. Raises UserError: none is read here."""
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER_OF_RUN).is_file():

@@ -96,8 +96,7 @@ def generation_config(
         "eos_token_id": vocabulary.eos_id,
         "suppress_tokens": [*never],
     }
-    # Without one, and without a bos_token_id that would be taken for it, `generate` refuses, where
-    # it would else write in whatever language.
+    # Without one and without a bos_token_id, `generate` refuses to write in whatever language.
     if start is not None:
         fields["decoder_start_token_id"] = start
     return fields

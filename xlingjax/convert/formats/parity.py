@@ -236,10 +236,9 @@ def _ours(model, kind: str, params, batch):
 def _rows(
     folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool
 ) -> list[list[int]]:
-    """Ids of every sentence; those with each added word are compared, too. alone: without what
-    stands around them, where an
-    encoder-decoder's source has its language or nothing. Raises UserError for one of which their
-    tokenizer makes others."""
+    """Ids of every sentence, also with each added word. alone: without what stands around them,
+    where an encoder-decoder's source has its language or nothing. Raises UserError where their
+    tokenizer's differ."""
     rows: list[list[int]] = []
     normalize = _normalization(vocabulary, tokenizer)
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()

@@ -1,10 +1,8 @@
-"""The files of the library sentence-transformers, which say how a released model makes sentence
-vectors, both ways.
+"""sentence-transformers' files, read and written: how a released model makes sentence vectors.
 
 modules.json is the chain of modules (Transformer, Pooling, Normalize ...), each with a folder; the
 Pooling's is `1_Pooling/config.json`; sentence_bert_config.json has the length,
-config_sentence_transformers.json the prompts. Of the library's versions 1 to 6, which name some of
-it differently.
+config_sentence_transformers.json the prompts. Versions 1 to 6, whose names differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,8 +48,7 @@ def read(
     pooling: str | None = None,
     prefix: str | None = None,
 ) -> tuple[Sentences | None, list[str]]:
-    """(how the released model makes sentence vectors, None: its files do not tell; what is to be
-    said of it).
+    """(how the model makes sentence vectors, None: not told; what is to be said of it).
 
     layer, pooling, prefix: instead of what the files say. Where these say what is not computed
     here, and no pooling is given, the result has none. Raises UserError for a file that is not what

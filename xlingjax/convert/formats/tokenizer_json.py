@@ -35,8 +35,7 @@ NEVER = -1e6  # the score of pieces that no text is cut into
 def tokenizer_files(
     vocabulary: Vocabulary, max_length: int, languages: Sequence[str] | None = None
 ) -> dict[str, bytes]:
-    """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens,
-    specials counted.
+    """{file name: content} of what AutoTokenizer opens; `max_length` in tokens, with specials.
 
     The class is PreTrainedTokenizerFast, which takes tokenizer.json as it is: transformers'
     XLMRobertaTokenizer keeps only its scores and table, and so loses combining characters (see

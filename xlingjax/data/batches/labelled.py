@@ -142,8 +142,7 @@ class _Batches:
         if known != epoch:
             numbers = []
             for part in self._parts:
-                # A number for each row, and not a permutation: parts can be added without changing
-                # the order within one.
+                # A number a row, no permutation: parts can be added without reordering others.
                 rng = np.random.default_rng((self._seed, epoch, seed_of(part.name)))
                 numbers.append(rng.random(len(part.rows)))
             order = np.argsort(np.concatenate(numbers), kind="stable")

@@ -1,6 +1,5 @@
 """Batches: what a source of them is (`BatchSource`), how a host's rows become global arrays, and
-the source of one objective from text, whose rows are planned over its tokens, drawn, read and
-masked.
+the source of one objective from text, whose rows are planned, drawn, read and masked.
 
 A batch is a function of (seed, step): a position is a number, restoring reads nothing, prefetching
 cannot disturb it, and every host sees the same batches.
@@ -47,8 +46,7 @@ ENDLESS = 1 << 62  # batches of a source without an end
 class BatchSource(Protocol):
     """An endless (or, for evaluation, finite) stream of batches with an exact position.
 
-    The global stream does not depend on the number of hosts: a host reads the rows of a batch that
-    its devices hold, or all of them.
+    The stream does not depend on the number of hosts: each reads its devices' rows, or all.
     """
 
     shapes: dict[str, tuple[int, ...]]

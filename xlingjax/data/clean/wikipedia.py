@@ -1,5 +1,4 @@
-"""The articles of a Wikipedia dump as plain text, by mwxml (the XML) and mwparserfromhell (the
-markup).
+"""The articles of a Wikipedia dump as plain text, by mwxml and mwparserfromhell.
 
 What XLM and XGLUE take WikiExtractor for (whose licence, AGPL, would bind this program): text of
 articles alone. Templates are not expanded but left out, with tables, references, files, categories
@@ -45,8 +44,7 @@ def wikipedia_language(path: Path) -> str:
 
 
 def articles(path: Path) -> Iterator[list[str]]:
-    """The paragraphs of each article, in the order of the dump: pages of namespace 0 that redirect
-    nowhere.
+    """The paragraphs of each article, in the order of the dump: namespace 0, no redirects.
 
     Raises UserError: the file cannot be read, is damaged, or is no dump of MediaWiki.
     """

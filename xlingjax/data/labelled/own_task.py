@@ -37,9 +37,8 @@ def own_task(
 ) -> Task:
     """The files of a user, {language: path}, as a task that has this split alone.
 
-    pivot: of plug-in fine-tuning: the language whose file the others translate, line by line; the
-    task's `trained_on`, and none of its languages. head: the name of the task's, of a model with
-    several.
+    pivot: the language whose file the others translate line by line (`trained_on`), for plug-in
+    fine-tuning. head: the name of the task's, of a model with several.
     """
     languages = tuple(sorted({*files} - {pivot}))
     paths = {language: (Path(files[language]),) for language in languages}

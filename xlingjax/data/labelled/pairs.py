@@ -33,8 +33,7 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
     row of each English line. An id is the row, from 0: "0", "1", ...
 
     Without labels the files are aligned line by line, gold is the identity; but XTREME sorts the
-    English side of its copy, so a side of at least `ORDERED` lines in alphabetical order has no
-    gold.
+    English side of its copy: `ORDERED` lines or more in alphabetical order have no gold.
     """
     foreign = _texts(paths[0])
     english = _texts(paths[1])

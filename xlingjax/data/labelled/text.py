@@ -140,8 +140,7 @@ def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]
 
 def is_quoted(path: str | Path) -> bool:
     """Whether every field that holds a quotation mark is written as Python's csv writer does:
-    between marks, those inside doubled. A file without such a mark is not. XTREME's scripts write
-    XNLI and PAWS-X so."""
+    between marks, those inside doubled. XTREME's XNLI and PAWS-X are."""
     # Every field must obey: one that only begins with a mark shows that the file is not csv-quoted.
     quoted = False
     for _, line in read_lines(path):
@@ -171,8 +170,7 @@ def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """XCOPA and COPA, a JSON object per line: premise, question ("cause" or "effect"), choice1,
-    choice2, label 0 or 1.
+    """XCOPA and COPA, a JSON object per line: premise, question, choice1, choice2, label 0 or 1.
 
     An example reads the premise with the question and both choices; its label is the right
     choice's: "0" is the first. XTREME's script (utils_preprocess.py: xcopa_preprocess) writes 0 in

@@ -1,7 +1,6 @@
 """Stateless randomness of the batches: each draw is a function of (seed, purpose, step, row).
 
-So a position in the data is a number, every host draws the same batch, and masks are fresh in every
-epoch.
+So a position in the data is a number, hosts draw the same batch, and each epoch has new masks.
 """
 
 from __future__ import annotations

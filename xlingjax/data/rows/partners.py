@@ -42,8 +42,7 @@ class Translations:
     def drawn(self, x: np.ndarray, uniform: np.ndarray, length: int) -> np.ndarray:
         """int64 [B]: the translation whose side 1 is the wrong partner of side 0 of `x` [B]; -1
         where none was found. uniform: [B, tries], in [0, 1)."""
-        # All translations of a share alike, so that each y is as often a wrong partner as a right
-        # one: y alone does not tell the label.
+        # Each y is as often a wrong partner as a right one: y alone does not tell the label.
         share = self._texts[x, 2]
         ends = self._ends[share, None]
         begins = np.where(share > 0, self._ends[share - 1], 0)[:, None]

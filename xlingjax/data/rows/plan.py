@@ -1,6 +1,5 @@
 """Rows: which tokens stand in which row of a batch. They are planned once in NumPy, kept beside
-their text, and looked up; and the contract of `preprocessors/<paper>.py`, which says so of one
-objective.
+their text, and looked up; and the contract of `preprocessors/<paper>.py`, for one objective.
 
 All text of a source lies in one array of ids; a row is a list of slices of it. A stream row is one
 slice; a pair is two, one per sentence; packing puts several examples in a row and numbers them in
@@ -39,14 +38,12 @@ SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
 
 NEIGHBOURS_APART = 0
 """The seed of the order in which examples fill rows. Neighbours in a file should not share a row,
-since they are often about one thing; the seed is not the run's, so that every run has the same
-rows."""
+often being about one thing; all runs have the same rows."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A plan of R rows made of S slices: row r has slices splits[r] .. splits[r+1]-1, left to
-    right.
+    """A plan of R rows of S slices: row r has slices splits[r] .. splits[r+1]-1.
 
     Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first
     token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
@@ -131,8 +128,7 @@ def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
     """First-fit packing: the row [E] of each example of `lengths` [E], in order, in rows of
     `capacity` tokens; of lengths [E, P] in rows that have so many for each of the P parts.
 
-    Each goes into the first of the last `OPEN_ROWS` rows that has room, or opens a row. No length
-    exceeds `capacity`.
+    Each goes into the first of the last `OPEN_ROWS` rows with room, or opens one.
     """
     row_of_example = np.empty(len(lengths), np.int64)
     room = np.full((len(lengths) + 1, *lengths.shape[1:]), capacity, np.int64)

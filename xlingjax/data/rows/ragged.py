@@ -1,7 +1,6 @@
 """Rows of labelled tasks without their padding.
 
-A row that is read in several languages has several texts side by side, each padded by itself, and
-each is kept up to its last token.
+A row in several languages has its texts side by side, each padded and kept up to its last token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rows of a source and a target, for encoder-decoders: pairs to translate, and texts to restore.
 
 A row has room for `length` tokens of each side. The reader gives the tokens of both together;
-`side` takes one of them out, and `decoder_fields` makes of a target what the decoder reads and what
-it predicts.
+`side` takes one of them out; `decoder_fields` gives what the decoder reads and predicts.
 """
 
 from __future__ import annotations

@@ -13,6 +13,5 @@ def keep_tensorflow_off_accelerators() -> None:
         tf.config.set_visible_devices([], "GPU")
 
 
-# Before the other files here: behind SeqIO's import `xlingjax.tasks` registers the embedded
-# corpus, which imports these files.
+# Before the other files here: upon it `xlingjax.tasks` registers the corpus, which imports them.
 import seqio  # noqa: E402, F401

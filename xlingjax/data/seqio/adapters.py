@@ -38,8 +38,7 @@ AT_ONCE = 1024  # lines that go from Python into TensorFlow in one step
 
 
 class TextFiles(seqio.DataSource):
-    """Plain files as a SeqIO data source: {"text"} per line, or {"first", "second"} per aligned
-    line.
+    """Plain files as a SeqIO data source: {"text"} or {"first", "second"} per line.
 
     `splits` maps a split to `Text`s or `Pair`s of one language or pair; with `holdout` above 0 the
     split "validation" is that share of the lines of "train". `mixture_source` reads the same lines

@@ -40,8 +40,7 @@ _ZST_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5f: how some .zst fi
 def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
     """Opens a file for reading bytes, compressed ones (`ENDINGS`) uncompressed.
 
-    Raises UserError if it cannot be opened, and where its first bytes are those of another format
-    than its name says.
+    Raises UserError if it cannot be opened, or its first bytes and its name differ in format.
     """
     path = Path(path)
     try:
@@ -206,8 +205,7 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
     """(line number from 1, the line without its end), of all the file or a part of it; only LF and
     CRLF end a line, a BOM is dropped.
 
-    Raises UserError: the file cannot be opened, is a damaged archive, has NULs, as no text has, or
-    is not UTF-8 (naming the line).
+    Raises UserError: the file cannot be opened, is damaged, has NULs, or is not UTF-8 (the line).
     """
     number = 0
     try:
@@ -243,9 +241,8 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a line that a tokeniser has parted by spaces or tabs. Other white space, such as
-    a no-break space in a number, is part of a word, as it is to other tools that read such
-    files."""
+    """The words of a line that a tokeniser has parted by spaces or tabs. Other white space, as a
+    no-break space in a number, is part of a word, as to other tools."""
     return [word for word in re.split("[ \t]", line) if word]
 
 

@@ -53,8 +53,7 @@ def is_language_code(text: str) -> bool:
 
 def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code.
-    Raises UserError, also where folder and file name end in different codes: "to/news.de.txt" is
-    hardly Tongan."""
+    Raises UserError, also where the two differ: "to/news.de.txt" is hardly Tongan."""
     # Corpora with a folder for each language have anything in their file names.
     folder = path.parent.name
     parts = plain_name(path).split(".")

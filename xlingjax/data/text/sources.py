@@ -128,8 +128,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
                 f" columns of {stem}.tsv"
             )
-        # The two sides of a pair of files have one key, so that naming both gives one pair; a table
-        # of the same stem is another text.
+        # Both sides of a pair have one key: naming both gives one pair; a table is another text.
         kind = end
         # Pairs are kept in sorted order of their languages, whichever way the file is named.
         first, second = sorted((source, target))
@@ -188,8 +187,7 @@ NEGATIVE = "negative"
 
 
 def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
-    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, and "negative",
-    in language tgt.
+    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, "negative".
 
     Raises UserError: no match, another kind of file, a column that is missing.
     """

@@ -181,8 +181,7 @@ def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
                 yield {**row, **(translation if isinstance(translation, dict) else {})}, where
             continue
         cells = line.split("\t")
-        # A score or an id before the texts would become one of the two languages, and a tab within
-        # a text moves what stands behind it.
+        # A score before the texts would be taken for one, and a tab in a text moves the others.
         most = len(header) if header else PAIR_COLUMNS
         if len(cells) > most:
             raise UserError(

@@ -1,5 +1,4 @@
-"""The byte pair codes of XLM (fastBPE): the words of Moses's tokenizer, cut by merges, their ends
-marked by `</w>`.
+"""The byte pair codes of XLM (fastBPE): Moses's words, cut by merges, their ends marked `</w>`.
 
 Its folder is one of transformers' `XLMTokenizer`, whose ids these are: `vocab.json` (id by piece),
 `merges.txt` (two pieces a line, the first merge first) and `tokenizer_config.json`
@@ -36,15 +35,13 @@ _CACHED = 1 << 18  # words and characters whose pieces are kept: Moses's rules t
 
 class FastBpeVocabulary(PieceTable):
     """Text <-> model ids, with the attributes and methods of `Vocabulary`; `layout` is "xlm". A
-    piece that is not in the vocabulary is `<unk>`. Special tokens written in a text are cut up like
-    other words."""
+    piece that is not in the vocabulary is `<unk>`. Special tokens in a text are ordinary words."""
 
     marks_ends = True
 
     def __init__(self, ids: dict[str, int], merges: Sequence[tuple[str, str]], lowercase: bool):
         """ids: of the pieces; merges: the first goes first; lowercase: whether capitals and accents
-        are removed. Raises UserError where the ids have gaps or do not begin with those of layout
-        "xlm"."""
+        are removed. Raises UserError: gaps in the ids, or a begin other than layout "xlm"."""
         try:
             import sacremoses
         except ImportError:

@@ -136,8 +136,7 @@ class Vocabulary:
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
                 "load it with layout 'xlmr' or train one with `xlingjax vocab`"
             )
-        # Those that a vocabulary with sentinels has beyond the ten; learnt of a text they would be
-        # ordinary pieces.
+        # Sentinels beyond the ten; learnt of a text they would be ordinary pieces.
         while pieces[special : special + 1] == [
             f"<special{special - 4}>"
         ] and self._processor.is_control(special):
@@ -265,8 +264,7 @@ class Vocabulary:
 
     @functools.cached_property
     def _from_model(self) -> np.ndarray:
-        # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces
-        # never ask for them.
+        # Ids without a piece of their own (xlmr's <pad>, <mask>) fall on unk, never asked for.
         table = np.full(self.size, self._processor.unk_id(), np.int32)
         table[self.to_model] = np.arange(len(self.to_model))
         return table

@@ -1,5 +1,4 @@
-"""Vocabularies made from a vocabulary: with more pieces, with fewer, and which row of one is which
-of the other.
+"""Vocabularies made from a vocabulary: more pieces, fewer, and which rows correspond.
 
 Of SentencePiece's models the pieces are rewritten and nothing else: normalisation and the old
 scores stay, so that text of old pieces is cut as before.
@@ -115,8 +114,7 @@ def extend(
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
-    """`old` with `pieces` more behind its own, learnt on the text by SentencePiece with the same
-    normalisation.
+    """`old` with `pieces` more, learnt on the text by SentencePiece, normalised alike.
 
     All characters of the text that `old` lacks (`character_coverage`) are among them. A new piece
     keeps the score that it has in its own model, but one that old pieces can spell is weighted by

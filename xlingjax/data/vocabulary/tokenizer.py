@@ -1,5 +1,4 @@
-"""A vocabulary through the `tokenizers` library: what a tokenizer.json holds, and no SentencePiece
-model says exactly.
+"""A vocabulary through the `tokenizers` library: tokenizer.json, where no SentencePiece model is.
 
 Its folder holds `tokenizer.json` and `vocab.json`, `{"layout": "tokenizer", "special": {"bos":
 "[CLS]", ...}}`. Read as well is a folder of Hugging Face's with `tokenizer.json` or older files

@@ -1,5 +1,4 @@
-"""Training a SentencePiece vocabulary on an alpha-smoothed sample of several languages, and the
-report on it.
+"""A SentencePiece vocabulary, trained on an alpha-smoothed sample of languages, and its report.
 
 XLM §3.1: sentences are drawn from language i with q_i ~ (n_i / sum n)^alpha, alpha = 0.5, so that
 words of small languages are not split into characters.
@@ -238,8 +237,7 @@ def explain(message: str, size: int) -> str:
 def vocabulary_report(
     vocabulary: Vocabulary, by_language: Mapping[str, Sequence[Text]]
 ) -> dict[str, dict[str, Any]]:
-    """How a vocabulary cuts each language, measured on up to `REPORT_LINES` lines spread over its
-    text.
+    """How a vocabulary cuts each language, on up to `REPORT_LINES` lines over its text.
 
     Per language: sentences; `pieces` seen at least once; `unknown_rate` = unknown pieces / pieces;
     `fertility` = pieces per word between spaces (of little meaning where a script has none);

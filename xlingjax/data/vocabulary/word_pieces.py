@@ -60,8 +60,7 @@ def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)
     word_at = (np.searchsorted(begins, np.arange(len(text)), side="right") - 1).tolist()
-    # No piece is of a space, nor of a word that the tokenizer makes nothing of, though either may
-    # lie in its span.
+    # No piece is of a space, or of a word that gives none, though its span may hold them.
     silent = [not ids_of_word for ids_of_word in vocabulary.encode_words(words)]
     seen = []
     for i, character in enumerate(text):

@@ -1,8 +1,7 @@
 """Every metric of the benchmarks under its own name, with a line that says what it is.
 
 Variants that papers call by one name ("F1", "accuracy") differ by points on the same predictions;
-here each has a name. Values are in 0..100. How tasks are averaged: `averages.py`; where predictions
-are read from: `submissions.py`.
+here each has a name. Values are in 0..100. Averages: `averages.py`; files: `submissions.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -32,8 +32,7 @@ def require_entities(labels: Sequence[str]) -> None:
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing
-    of its type opens one too; and of IOBES, BILOU and BMEWO, whose E-, L-, S-, U- and W- close
-    one."""
+    of its type opens one too; and of IOBES, BILOU, BMEWO."""
     found = set()
     begin = 0
     kind = None

@@ -1,5 +1,4 @@
-"""Metrics of generated text: sacreBLEU, chrF, multi-bleu.perl's BLEU, ROUGE-L, and the share in the
-wrong language.
+"""Metrics of generated text: sacreBLEU, chrF, multi-bleu.perl, ROUGE-L, wrong languages.
 
 Every number has its own name: the two kinds of BLEU differ by points on the same outputs and are
 never averaged. Each function takes one reference per hypothesis, in the same order, and raises
@@ -55,8 +54,7 @@ def bleu(
     none needs a further package. XGLUE's QG and NTG are `lowercase`, divided by 100
     (`xglue_evaluate.py`).
     """
-    # 13a would take a whole sentence for one token; "zh" splits ideographs alone, and leaves Latin
-    # words in the text whole.
+    # 13a would take a sentence for one token; "zh" splits ideographs, and Latin words stay whole.
     tokenizer = "13a"
     if is_unspaced(language):
         is_chinese = script_of_language(language) == "Han" and base_language(language) != "ja"
@@ -73,8 +71,7 @@ def chrf(
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """(BLEU in 0..100 as multi-bleu.perl computes it, sacreBLEU's signature): the caller has
-    tokenised the texts.
+    """(BLEU in 0..100 as by multi-bleu.perl, sacreBLEU's signature) of tokenised texts.
 
     Tokens stand between ASCII whitespace; case counts; no smoothing: without one common 4-gram it
     is 0. `<unk>` in a reference matches nothing (XLM, `create_reference_files`).
@@ -171,8 +168,7 @@ def wrong_language_rate(
     language: str,
     references_by_language: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """Share of the outputs, in 0..1, that are not in `language`; those without letters, empty ones
-    too, are not.
+    """Share of the outputs, in 0..1, not in `language`, as those without letters are not.
 
     An output whose letters are mostly of another script is wrong (Chinese and Japanese count as one
     script). Languages of one script are told apart by `references_by_language`: texts of each,

@@ -99,8 +99,7 @@ def predict(
     """What the task's metrics take: label strings, tags of every word, {id: answer}. pivot: for a
     plugged-in model, what it reads beside each record, in `Task.trained_on` (see `translations`).
 
-    Raises UserError where the model's head is not the task's, or the language not one that the
-    model embeds.
+    Raises UserError where the head is not the task's, or the model does not embed the language.
     """
     model, params, vocabulary = run.model, run.params, run.vocabulary
     # First of all: a language that the model does not embed is refused before rows are made.

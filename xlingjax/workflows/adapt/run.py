@@ -1,5 +1,4 @@
-"""`xlingjax adapt`: a released model goes on learning on one's own text, and becomes a folder that
-`AutoModel` opens.
+"""`xlingjax adapt`: a released model learns on one's own text, as a folder for `AutoModel`.
 
 Everything lies in one folder: `start` (the model as it came), `heldout`, `recipe.gin` (all that was
 decided, to be read, changed and run again), `run`, `model` (the export), `adapted.json`. The same

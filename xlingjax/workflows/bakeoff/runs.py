@@ -1,5 +1,4 @@
-"""Mixes of objectives beside each other: the same corpus, vocabulary, initial weights and tokens,
-several seeds.
+"""Mixes of objectives compared: the same corpus, vocabulary, initial weights, tokens and seeds.
 
 A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own
 `xlingjax` process in its own workdir, and a finished one is not run again, so a bake-off that was

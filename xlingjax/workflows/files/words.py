@@ -20,11 +20,9 @@ def words(
     pieces: str = "single",
     output: str = "",
 ) -> str:
-    """A line of figures per file; `output`: the same as JSON. dictionaries, similarities:
-    "en-de=FILE".
+    """A line of figures per file; output: in JSON. dictionaries, similarities: "en-de=FILE".
 
-    Raises UserError before the run is opened: no languages, the same entry twice, what the readers
-    raise.
+    Raises UserError before the run is opened: no languages, an entry twice, unreadable files.
     """
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")

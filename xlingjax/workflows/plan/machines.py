@@ -189,8 +189,7 @@ def devices_of(machine: Machine) -> Sequence[Any]:
         raise UserError(f"--on {machine.name}: its compiler refuses it: {line}") from None
 
 
-# What XLA reads of a GPU that is not there (`GpuTargetConfigProto`). The versions are those that a
-# program of these wheels finds when it runs.
+# What XLA reads of an absent GPU (`GpuTargetConfigProto`), in the versions of these wheels.
 _TARGET = """\
 gpu_device_info {{
   threads_per_block_limit: 1024
