@@ -13,7 +13,7 @@ from xlingjax.runtime.machine import first_line
 from xlingjax.tasks import suites
 from xlingjax.tasks.registry import BenchmarkFiles
 
-ModelFn = Callable[..., Sequence[tuple[int, Any]]]  # `predict_fn` or `score_fn` of `seqio`
+ModelFn = Callable[..., Sequence[tuple[int, Any]]]  # predict_fn or score_fn of `seqio.Evaluator`
 SPLITS = ("validation", "dev", "test")  # the split that is scored: the first that a task has
 
 

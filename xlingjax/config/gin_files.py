@@ -124,18 +124,12 @@ def _read(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Statement:
-    kind: str
-    """`BINDING`, `IMPORT` or `INCLUDE`."""
-    name: str
-    """What is bound ("MACRO", "scope/name.parameter"), the module or the file."""
-    line: int
-    """From 1."""
-    macros: frozenset[str]
-    """Those that its value reads."""
-    references: frozenset[str]
-    """Those in its value, "scope/name"."""
-    words: frozenset[str]
-    """Of the strings in its value."""
+    kind: str  # `BINDING`, `IMPORT` or `INCLUDE`
+    name: str  # what is bound ("MACRO", "scope/name.parameter"), the module or the file
+    line: int  # from 1
+    macros: frozenset[str]  # those that its value reads
+    references: frozenset[str]  # those in its value, "scope/name"
+    words: frozenset[str]  # of the strings in its value
     part: Part
 
     @property

@@ -218,7 +218,8 @@ def _require_known(read: Sequence[Statement]) -> None:
 
 
 def _require_types() -> None:
-    """Raise UserError for a literal of another type than its parameter's. References wait."""
+    """Raise UserError for a literal of another type than the parameter that reads it declares. What
+    references give is checked when it is built."""
     lines = config_lines()
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
@@ -262,7 +263,7 @@ def _is_required(value: Any) -> bool:
 
 
 def import_foreign(macros: Sequence[str]) -> None:
-    """ "hf:FOLDER_OR_ID" becomes that model's workdir; a VOCABULARY not set is INIT_FROM's."""
+    """A macro "hf:FOLDER_OR_ID" becomes that workdir; a VOCABULARY not set is INIT_FROM's."""
     # Asked before INIT_FROM is replaced; a vocabulary that a recipe sets is never exchanged.
     lacks_vocabulary = "VOCABULARY" in macros and _is_required(_value("VOCABULARY"))
     for macro in macros:

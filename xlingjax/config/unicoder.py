@@ -34,7 +34,8 @@ def _documents(text: TextSource, features: ClMlmFeatures, _: Mapping[str, Any]) 
 
 
 def check_documents(corpus: Corpus) -> None:
-    """Raises UserError for aligned files without a blank line: one document, or no order."""
+    """Raises UserError for aligned files without a line that is blank on both sides: they are one
+    document, or sentences in no order."""
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
         first, second = tokenise([pair.first, pair.second], corpus.vocabulary)
         if first.lines != second.lines:

@@ -76,7 +76,7 @@ def field_shape(
     slots: int = 0,
     placeholders: int = 0,
 ) -> tuple[int, ...]:
-    """The shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders"""
+    """Shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders."""
     if targets is None:
         targets = length
     sizes = {

@@ -12,18 +12,12 @@ LONGEST = 256  # tokens of a sentence, where nothing says otherwise
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    layer: int | None = None
-    """0: the embeddings; None: the last."""
-    pooling: str | None = "mean"
-    """See `pooling_weights`; None: it is not computed here, as `unread` says."""
-    prefix: str = ""
-    """Stands before every sentence, as text."""
-    normalize: bool = False
-    """To length 1."""
-    max_length: int = LONGEST
-    """Tokens of a sentence with its prefix, separators among them; what is longer is cut."""
-    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """{name: prefix} of the released model, for other texts."""
+    layer: int | None = None  # 0: the embeddings; None: the last
+    pooling: str | None = "mean"  # see `pooling_weights`; None: not computed here (`unread`)
+    prefix: str = ""  # stands before every sentence, as text
+    normalize: bool = False  # to length 1
+    max_length: int = LONGEST  # tokens of a sentence, with prefix and separators; more are cut
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # {name: prefix}
     unread: str = ""
 
     def of(

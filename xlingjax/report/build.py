@@ -306,7 +306,7 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         objective, start = stage_of(name)
         later = [begin for other, begin in map(stage_of, data) if other == objective]
         end = min((begin for begin in later if begin > start), default=math.inf)
-        # a line is of one stage: training logs where one begins. By steps: objectives take turns.
+        # A line is of one stage: training logs where one begins. By steps: objectives take turns.
         lines = run.lines(objective)
         taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)
         tables[name] = [

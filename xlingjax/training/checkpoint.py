@@ -93,7 +93,7 @@ class _Manager(ocp.CheckpointManager):
 
 
 class Checkpoints:
-    """The checkpoints of a run. Every process makes one and calls the same methods alike."""
+    """The checkpoints of a run. Every process makes one and calls it at the same steps."""
 
     def __init__(
         self,

@@ -116,8 +116,7 @@ class Copy:
     source: str
     rows: tuple[tuple[Any, Any], ...] | None = None  # (ours, theirs) of axis 0; None: all
     origin: str = ""  # where it comes from, for the log
-    languages: tuple[int, int] | None = None
-    """The row of the first language, here and there; whose the rows are is told by the codes."""
+    languages: tuple[int, int] | None = None  # the first language's row, here and there
 
     def named(self, languages: Sequence[str]) -> "Copy | None":
         """With the rows of languages that both have; None where nothing is left to copy."""

@@ -207,7 +207,7 @@ def frozen_in_stages(
 
 def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Any:
     """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
-    those of a parameter that is trained from a later step on began there.."""
+    those of a parameter that is trained from a later step on began there."""
 
     def factor(step, first):
         if first == 0:

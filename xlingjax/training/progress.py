@@ -184,7 +184,7 @@ PAGE_SHARE = 0.05  # of a run's time, what its page may take
 
 @dataclasses.dataclass
 class Progress:
-    """Adds up what the steps return; writes, measures and saves when due. Its clock runs at once.
+    """Adds up what the steps return; writes, measures and saves when due. Its clock starts with it.
 
     Every process has one and calls the same methods at the same steps. *_every: 0: only at the end.
     """

@@ -91,7 +91,8 @@ class Stopping:
         self._decide(step)
 
     def measured(self, step: int, values: Mapping[str, Any]) -> bool:
-        """Whether the run stops after this evaluation. Raises UserError without its metric."""
+        """Whether the run stops after this evaluation. values: {evaluator: its values}. Raises
+        UserError where the metric is not among them."""
         config = self._config
         if not config.patience or config.evaluator not in values:
             return False

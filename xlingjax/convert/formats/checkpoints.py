@@ -28,7 +28,8 @@ from xlingjax.errors import UserError
 
 
 def read(path: Path) -> Foreign:
-    """Raises UserError for unsafe pickles, uncomputed options, a vocabulary of another model."""
+    """Raises UserError for a pickle that holds more, options that are not computed here, a
+    vocabulary that is not the model's own."""
     languages: tuple[str, ...] = ()
     if path.suffix == ".pth":
         model, fields, words = _of_xlm(path)
@@ -144,7 +145,7 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
         raise UserError(f"{path}: dico_word2id is no table of ids by word") from None
 
 
-_PARAMETER_NAMES = "StructuredToParameterName@@"  # of Paddle's names for these tensors
+_PARAMETER_NAMES = "StructuredToParameterName@@"  # the key of Paddle's own names for them
 
 
 def _of_paddle(path: Path) -> Converted:

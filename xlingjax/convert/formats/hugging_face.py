@@ -48,12 +48,9 @@ _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
 @dataclasses.dataclass(frozen=True)
 class Foreign(Converted):
     vocabulary: Vocabulary
-    languages: tuple[str, ...] = ()
-    """Of its language embedding or its language tokens, index = id."""
-    labels: tuple[str, ...] = ()
-    """Of the classes, in order; none where it does not tell."""
-    as_there: Converted | None = None
-    """The same with the rows of its table in their order, where that is another."""
+    languages: tuple[str, ...] = ()  # of its language embedding or tokens, index = id
+    labels: tuple[str, ...] = ()  # of the classes, in order; none where it does not tell
+    as_there: Converted | None = None  # the same in the order of its table, if another
 
 
 def read(folder: Path) -> Foreign:

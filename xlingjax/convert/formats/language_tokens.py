@@ -31,12 +31,9 @@ def names_of(languages: Sequence[str]) -> tuple[str, ...]:
 class Writing:
     """How an exported encoder-decoder writes."""
 
-    start: int | None
-    """What its decoder begins with; None: the token of the language, given with every call."""
-    tokens: tuple[str, ...]
-    """Of its languages, in the order of their ids."""
-    first: int
-    """The id of the first of them."""
+    start: int | None  # what its decoder begins with; None: the language's token, given with calls
+    tokens: tuple[str, ...]  # of its languages, in the order of their ids
+    first: int  # the id of the first of them
 
     def notes(self) -> list[str]:
         if not self.tokens:

@@ -18,7 +18,8 @@ from xlingjax.runtime.files import parsed_json
 MODULES = "modules.json"
 POOLING = "1_Pooling/config.json"
 PROMPTS = "config_sentence_transformers.json"
-LENGTH = "sentence_bert_config.json"  # names the model in first versions
+LENGTH = "sentence_bert_config.json"
+"""The first versions name the model in it: sentence_roberta_config.json."""
 THEIRS = {"mean": "mean", "cls": "first"}  # {their pooling: ours} of those that are computed here
 OLD_KEYS = {
     "pooling_mode_cls_token": "cls",

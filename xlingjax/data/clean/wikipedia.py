@@ -32,7 +32,7 @@ _EMPTY = re.compile(r"\s*[(（][\s,;:،、，；]*[)）]")
 
 
 def wikipedia_language(path: Path) -> str:
-    """ "dewiki-20260101-pages-articles.xml.bz2" -> de. Raises UserError for other names."""
+    """de of "dewiki-20260101-pages-articles.xml.bz2". Raises UserError for other names."""
     match = _STEM.match(path.name)
     if match is None:
         raise UserError(

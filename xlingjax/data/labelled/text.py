@@ -70,7 +70,8 @@ class Table:
     def examples(
         self, path: Path, labels: Sequence[str] | None, language: str = ""
     ) -> list[Example]:
-        """Raises UserError naming file and line: columns, empty text, UTF-8, unknown label."""
+        """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid
+        UTF-8, an unknown label."""
         quoted = is_quoted(path) if self.quoted is None else self.quoted
         rows = _rows(path, quoted)
         names: Sequence[str] = next(rows, (1, []))[1] if self.header else ()
@@ -140,7 +141,8 @@ def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]
 
 def is_quoted(path: str | Path) -> bool:
     """Whether every field that holds a quotation mark is written as Python's csv writer does:
-    between marks, those inside doubled. XTREME's XNLI and PAWS-X are."""
+    between marks, those inside doubled. A file without such a mark is not. XTREME's scripts write
+    XNLI and PAWS-X so."""
     # Every field must obey: one that only begins with a mark shows that the file is not csv-quoted.
     quoted = False
     for _, line in read_lines(path):
@@ -159,18 +161,18 @@ def is_quoted(path: str | Path) -> bool:
 
 def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     for number, line in read_lines(path):
-        # a line of tabs is a row of empty cells, which has its own message.
+        # A line of tabs is a row of empty cells, which has its own message.
         if not line.strip(" "):
             continue
         if quoted:
-            # a line at a time, so that an open quotation mark cannot swallow the lines after it.
+            # A line at a time, so that an open quotation mark cannot swallow the lines after it.
             yield number, next(csv.reader([line], delimiter="\t"))
         else:
             yield number, line.split("\t")
 
 
 def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """XCOPA and COPA, a JSON object per line: premise, question, choice1, choice2, label 0 or 1.
+    """XCOPA, COPA, JSON by line: premise, question ("cause"/"effect"), choice1, choice2, label 0/1.
 
     An example reads the premise with the question and both choices; its label is the right
     choice's: "0" is the first. XTREME's script (utils_preprocess.py: xcopa_preprocess) writes 0 in

@@ -46,7 +46,8 @@ class Columns:
         return sentences
 
     def sentences(self, path: Path, tags: Sequence[str] | None, language: str = "") -> list[Tagged]:
-        """Raises UserError naming file and line: UTF-8, no word with its tag, an unknown tag."""
+        """Raises UserError naming file and line: invalid UTF-8, a line that is not a word and its
+        tag, an unknown tag."""
         sentences = []
         labelled = None
         for block in _blocks(path, self.comments):

@@ -116,7 +116,8 @@ class ObjectiveRows:
                 passed += read
                 chunks = []
                 read = 0
-            # Repeated text would be read for ever; counting it, a pass, waits for need.
+            # Text that is repeated without end would be read for ever. Counted only where the
+            # first lines fit no row: it takes a pass.
             if any_rows or chunk is not None and not passed:
                 continue
             if chunk is None or passed >= self._lines_up_to(None):

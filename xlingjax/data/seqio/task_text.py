@@ -148,7 +148,8 @@ def _function(preprocessor: Any) -> Any:
 
 
 def open_task(task: seqio.Task, split: str, use_cached: bool = False) -> tf.data.Dataset:
-    """One pass over a task's examples, in order. Raises UserError where its own code fails."""
+    """One pass over a task's examples, in order. Raises UserError where its own code fails, and as
+    `require_cache`."""
     require_cache(task, use_cached)
     try:
         return task.get_dataset(

@@ -80,7 +80,8 @@ def _files(pattern: str) -> list[Path]:
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:
-    """Monolingual texts of the patterns. Raises UserError: none, unknown language, no `text`."""
+    """Monolingual texts for the patterns. Raises UserError: no match, unknown language, a table
+    without `text`."""
     texts = []
     for path, code in expand(patterns, "monolingual"):
         if file_format(path) == "lines":
@@ -187,7 +188,7 @@ NEGATIVE = "negative"
 
 
 def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
-    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, "negative".
+    """Tables `[name.]src-tgt.tsv` of `mine --negatives`: columns src, tgt, "negative" (in tgt).
 
     Raises UserError: no match, another kind of file, a column that is missing.
     """

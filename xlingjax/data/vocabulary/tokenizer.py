@@ -170,7 +170,7 @@ def _types(step: Any) -> list[str]:
 
 
 def _pair_separators(config: Any) -> int:
-    """Special tokens in a pair: RoBERTa's 4, two between its texts; BERT's 3, or none tells."""
+    """Special tokens in a pair: RoBERTa's 4, BERT's 3 (one between), 3 where none tells."""
     step = config.get("post_processor") or {}
     for one in step.get("processors", [step]):
         if one.get("type") == "RobertaProcessing":

@@ -95,7 +95,8 @@ def _sample(
 def smoothed_sample(
     by_language: Mapping[str, Sequence[Text]], alpha: float, sentences: int, seed: int
 ) -> tuple[Iterator[str], dict[str, int]]:
-    """(at most `sentences` sentences by language, counts). Raises UserError: one without any."""
+    """(a sample of at most `sentences` sentences, language after language, how many are of each).
+    Raises UserError for a language without any."""
     # Read once to count and once to draw: the text need not fit into memory.
     counts = {language: _count(texts) for language, texts in by_language.items()}
     for language, count in counts.items():

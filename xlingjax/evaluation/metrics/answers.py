@@ -30,7 +30,8 @@ MLQA_LANGUAGES = tuple(_ARTICLES)
 
 
 def squad_tokens(text: str) -> list[str]:
-    """Lower-cased words without ASCII punctuation and English articles (`evaluate-v1.1.py`)."""
+    """Lower-cased words without ASCII punctuation and English articles, whatever the language
+    (`evaluate-v1.1.py`)."""
     # In the script's order: punctuation goes first, so that articles beside it are found.
     text = "".join(c for c in text.lower() if c not in _ASCII_PUNCTUATION)
     return _ENGLISH_ARTICLES.sub(" ", text).split()

@@ -195,7 +195,8 @@ class OwnScore(TaskScore):
                 made = {language: own, self.task.trained_on: beside}
             for code, predicted in made.items():
                 found.setdefault(code, []).append(scored(self.task, records, predicted, code))
-        # Plug-in fine-tuning's pivot stands beside all in training: none transferred to.
+        # The pivot of plug-in fine-tuning stands beside every language, in training too: it is none
+        # that was transferred to.
         trained_on = {*self.trained_on, self.task.trained_on}
         of_each = []
         for name in self.task.metrics:

@@ -103,7 +103,7 @@ def _check_paths(request: Request) -> None:
     """Raise UserError for what is not there, before the model is fetched."""
     if not request.mono:
         for name in request.parallel:
-            # a line of a table is no sentence of one language.
+            # A line of a table is no sentence of one language.
             if name.endswith((".tsv", ".jsonl")):
                 raise UserError(
                     f"--parallel {name}: the sides of a table are not read as text; give --mono too"

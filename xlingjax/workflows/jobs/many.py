@@ -34,8 +34,7 @@ class Job(abc.ABC):
     """One of many runs."""
 
     name: str  # what messages call it; where its result stands in a folder, that folder
-    folder: Path | None = None
-    """Its own, where several commands share the jobs: one process does it at a time."""
+    folder: Path | None = None  # of a job that commands share: one process does it at a time
     needs: Collection[str] = ()  # names of the jobs that come first
 
     def is_finished(self) -> bool:
@@ -86,10 +85,8 @@ class Command(Job):
     stop: Stop
     say: Say
     log: Path | None = None  # the file of all that it prints; None: the terminal
-    prefix: str = ""
-    """Before each line that it prints on the terminal; "": it has the terminal for itself."""
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Variables that differ from this process's."""
+    prefix: str = ""  # of each line that it prints on the terminal; "": it has that for itself
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what differs here
     passed: Collection[int] = ()  # statuses, beside 0, that are no failure
     folder: Path | None = None
     needs: Collection[str] = ()

@@ -177,7 +177,8 @@ def bytes_of_device(tree: Any) -> int:
 NO_TILES = "Couldn't find output tile sizes"
 """XLA says so of matrix products for GPUs (jaxlib 0.10.2: of 511 tokens a row in bfloat16). With no
 card to try on, it takes Triton's for all of one kind, in tiles that some sizes do not have."""
-WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS, which a card that is there picks
+WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}
+"""Matrix products by cuBLAS, to which a card that is there would come back."""
 
 
 def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
