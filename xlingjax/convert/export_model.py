@@ -131,7 +131,8 @@ def export_model(
 
 
 def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
-    """Raise UserError for a run that `export_model` refuses whatever its weights are."""
+    """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is
+    trained further."""
     trained = open_run(run)
     config, _, _ = _for_their_class(_with_one_head(trained, "", run), language, run)
     languages = None

@@ -193,7 +193,8 @@ def score_similarity(
 
 
 def correlations(x: np.ndarray, y: np.ndarray) -> tuple[float | None, float | None]:
-    """Pearson's and Spearman's; None where undefined: fewer than two values, or no spread."""
+    """Pearson's and Spearman's, None where they are not defined: fewer than two values, or no
+    spread."""
     from scipy.stats import pearsonr, spearmanr
 
     # scipy gives NaN there, which JSON has not.

@@ -176,7 +176,8 @@ class Initialisation:
     """Of `decoder`: None: taken where that run has one (VECO, an encoder-decoder); False: left
     random; True: a run without one is refused."""
     encoder_layers: Layers = "first"
-    """The donor's layers for the new ones: "first", "last" (as many), or numbers, "0,3,5"."""
+    """The donor's layers that the new ones are: "first", "last" (as many as needed), or numbers
+    from 0, "0,3,5"."""
     decoder_layers: Layers = "last"
 
     def __post_init__(self):

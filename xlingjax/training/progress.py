@@ -362,7 +362,8 @@ class Progress:
             self._next_page = ended + (ended - started) / PAGE_SHARE
 
     def finish(self, step: int, exit_reason: str, skipped: int) -> bool:
-        """Writes result.json of a run that ended after `step` steps; whether it did."""
+        """Writes result.json of a run that ended after `step` steps; whether it did. skipped: its
+        updates that were."""
         path = self.workdir / "result.json"
         # A finished run that was started again did nothing, and keeps the result that it has.
         if not is_primary() or (not self.lines and path.exists()):

@@ -16,7 +16,8 @@ HELDOUT_LINES = 200  # wanted of the smallest text; at most a tenth of it
 
 
 def heldout_shares(findings: Findings, request: Request) -> dict[str, float]:
-    """{"text", "pairs": share}: one where they are the same files: no line is on both sides."""
+    """{"text", "pairs": share}: one for both where they are the same files, so that no line is on
+    both sides."""
     smallest = {
         kind: min(row["sentences"] for row in rows)
         for kind, rows in findings.tables.items()
