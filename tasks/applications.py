@@ -89,8 +89,7 @@ def _task(
 def _conll(split: str) -> tuple[Files, ...]:
     """The files of the two shared tasks: CoNLL-2003's tags are made BIO, CoNLL-2002's are."""
     end = {"train": "train", "dev": "testa", "test": "testb"}[split]
-    # German has a column of lemmas, Spanish no part of
-    # speech; a line of another width is cut or broken.
+    # German has a column of lemmas, Spanish no part of speech; another width is a broken line.
     widths = {"en": 4, "de": 5, "es": 2, "nl": 3}
     return tuple(
         Files(
@@ -129,7 +128,6 @@ def _aligned(english: str, other: str) -> tuple[Files, ...]:
 
 
 def _xsid(read) -> dict[str, tuple[Files, ...]]:
-    # xSID calls its dev sets `valid`.
     ends = {"train": "train", "dev": "valid", "test": "test"}
     return {
         split: places(f"xsid/{{language}}.{end}.conll", read=read) for split, end in ends.items()

@@ -1,5 +1,4 @@
-"""The embedded corpus (`xlingjax.demo`) as SeqIO tasks: its text, every objective's rows of it, and
-the mix of each paper.
+"""The embedded corpus (`xlingjax.demo`) as SeqIO tasks: its text, rows, and the papers' mixes.
 
 `demo.text`, `demo.pairs` and `demo.documents` are text; `demo.mlm`, `demo.tlm`, ... are rows. The
 corpus is unpacked, and a vocabulary trained on it, when a task is first read.

@@ -1,5 +1,4 @@
-"""Objectives as SeqIO mixtures: one per objective, of a task per language or pair, and mixes of
-several."""
+"""Objectives as SeqIO mixtures: one per objective, of a task per language or pair, and mixes."""
 
 from __future__ import annotations
 
@@ -16,10 +15,8 @@ from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-LINES = 1 << 16
-"""Lines that rows are planned over at a time."""
-_MOST = (1 << 31) - 1
-"""Of the numbers in fields that are no pieces."""
+LINES = 1 << 16  # lines that rows are planned over at a time
+_MOST = (1 << 31) - 1  # of the numbers in fields that are no pieces
 _KINDS = (".text", ".pairs", ".triples")
 
 
@@ -38,9 +35,8 @@ def register_objective(
 
     A task is that of text, its source, its preprocessors and its cache placeholder, and behind them
     `ObjectiveRows`. `seqio.get_dataset(name, {"input_ids": L},
-    feature_converter=RowConverter(name), ...)` gives what the trainer would train on;
-    objectives of encoder-decoders also give `inputs` and `targets` to SeqIO's own converters. The
-    rates are the mixture's.
+    feature_converter=RowConverter(name), ...)` gives what the trainer would train on; objectives of
+    encoder-decoders also give `inputs` and `targets` to SeqIO's own converters.
 
     name: default: MIXTURE.OBJECTIVE, without the ".text", ".pairs" or ".triples" that
     `register_text` ends its mixtures in. vocabulary: default: that of the tasks' features.

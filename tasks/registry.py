@@ -40,8 +40,7 @@ FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
         "gold": tf.TensorSpec((None, 2), tf.string),
     },
 }
-"""Record -> features of an example, besides "language". What a file does not give (a label, a
-second text, tags) is empty."""
+"""Record -> features of an example, besides "language". What a file does not give is empty."""
 
 
 def register(
@@ -66,8 +65,7 @@ def register(
     folder, name = str(Path(folder).absolute()), name or suite
     vocabulary = vocabulary or seqio.ByteVocabulary()
     arguments = (suite, folder, allow_missing, tuple(tasks), vocabulary)
-    # Tests and notebooks register a suite again and
-    # again; SeqIO raises at a second task of one name.
+    # Tests and notebooks register a suite again; SeqIO raises at a second task of one name.
     if _REGISTERED.get(name) == arguments:
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
@@ -82,8 +80,7 @@ def register(
     registered = []
     for task, found in sources.items():
         own = [
-            # A task for each language, since SeqIO's metrics
-            # know nothing of the language of an example.
+            # A task for each language: SeqIO's metrics know nothing of an example's language.
             _register(f"{name}.{task.name}.{language}", source, metrics, vocabulary)
             for language, source in found.items()
         ]
@@ -146,8 +143,7 @@ class BenchmarkFiles(seqio.DataSource):
     def _records(self, split: str) -> Sequence[Any]:
         """Without what a translated training set lost."""
         records = read(self.task, self.folder, split, self.language)
-        # Lost rows keep their place in the file for what
-        # translates them; as examples they are noise.
+        # Lost rows keep their place in the file for translations; as examples they are noise.
         if split.startswith("translate_train"):
             return [one for one in records if not is_lost(one)]
         return records
@@ -160,10 +156,8 @@ class BenchmarkFiles(seqio.DataSource):
         shard_info: seqio.ShardInfo | None = None,
         **unused,
     ) -> tf.data.Dataset:
-        """In the order of the file, whatever `shuffle` is: SeqIO shuffles examples after this.
-        Raises UserError for the faults of a file."""
-        # Read here and not in the generator, within which
-        # TensorFlow would wrap a UserError in its own.
+        """In the order of the file: SeqIO shuffles after this. Raises UserError for its faults."""
+        # Read here, not in the generator, where TensorFlow would wrap a UserError in its own.
         records = self._records(split)
         signature = {
             "language": _TEXT,
@@ -286,8 +280,7 @@ def _plain(value: Any) -> Any:
 
 
 def record_of(example: Mapping[str, Any], kind: str) -> Any:
-    """The record of an example whose values are tensors, arrays or strings. Raises KeyError for a
-    missing feature."""
+    """The record of an example of tensors, arrays or strings. Raises KeyError without a feature."""
     values = {name: _text(example[name]) for name in FEATURES[KINDS[kind]]}
     if KINDS[kind] == "Bitext":
         sides = (

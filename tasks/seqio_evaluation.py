@@ -1,5 +1,4 @@
-"""What `seqio.Evaluator` needs: converters of the examples of benchmarks and of text to text, and
-predictions in its form."""
+"""What `seqio.Evaluator` needs: converters of examples, and predictions in its form."""
 
 from __future__ import annotations
 
@@ -33,7 +32,6 @@ class ColumnConverter(seqio.FeatureConverter):
             name: spec(dtype=of_column.dtype, rank=of_column.shape.rank)
             for name, of_column in columns.items()
         }
-        # Texts are as long as they are.
         super().__init__(pack=False, apply_length_check=False)
 
     def _convert_features(
@@ -79,8 +77,7 @@ class TextExamples:
         self._writes_ids = isinstance(self._theirs, (SeqioVocabulary, seqio.PassThroughVocabulary))
 
     def read(self, name: str, dataset: tf.data.Dataset) -> tuple[list[int], list[list[int]]]:
-        """(numbers, ids of the run's vocabulary) of a feature of all examples, without `</s>`.
-        dataset: as `predict_fn` is given it."""
+        """(numbers, ids of the run's vocabulary) of a feature of all examples, without `</s>`."""
         column, read = self._readers[name]
         numbers: list[int] = []
         texts: list[list[int]] = []
@@ -93,8 +90,7 @@ class TextExamples:
         return numbers, texts
 
     def written(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, int]:
-        """([texts, longest] of the task's vocabulary, how many texts it cannot spell). ids: of the
-        run's vocabulary."""
+        """([texts, longest] of the task's vocabulary, texts it cannot spell). ids: of the run's."""
         if self._writes_ids:
             end = self._eos_id
             return _padded([[*(i for i in one if i != end), end] for one in ids]), 0

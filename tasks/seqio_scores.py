@@ -13,10 +13,8 @@ from xlingjax.runtime.machine import first_line
 from xlingjax.tasks import suites
 from xlingjax.tasks.registry import BenchmarkFiles
 
-ModelFn = Callable[..., Sequence[tuple[int, Any]]]
-"""`predict_fn` or `score_fn` of `seqio.Evaluator`."""
-SPLITS = ("validation", "dev", "test")
-"""The split that is scored: the first that a task has."""
+ModelFn = Callable[..., Sequence[tuple[int, Any]]]  # predict_fn or score_fn of `seqio.Evaluator`
+SPLITS = ("validation", "dev", "test")  # the split that is scored: the first that a task has
 
 
 def scored_tasks(mixture: str) -> list[seqio.Task]:
@@ -39,8 +37,7 @@ def scored_tasks(mixture: str) -> list[seqio.Task]:
 
 
 def split_of(task: seqio.Task, split: str) -> str:
-    """The split to score: `split`, or where it is "" the first of `SPLITS`. Raises UserError where
-    the task has none."""
+    """The split to score: `split`, or of "" the first of `SPLITS`. Raises UserError without."""
     wanted = (split,) if split else SPLITS
     for name in wanted:
         if name in task.splits:

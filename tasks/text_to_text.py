@@ -1,5 +1,4 @@
-"""Records as text to text: what a task's examples read and write as SeqIO's `inputs` and
-`targets`, and what a written text predicts."""
+"""Records as text to text: SeqIO's `inputs` and `targets`, and what a written text predicts."""
 
 from __future__ import annotations
 
@@ -9,15 +8,12 @@ from typing import Any
 from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled.task import KINDS
 
-NO_TAG = "O-none"
-"""A tag that no word has and no metric counts as a chunk: a word with it is wrong."""
-WORST_RATING = "-1"
-"""Below the ratings of all pages."""
+NO_TAG = "O-none"  # a tag that no word has and no metric counts as a chunk: a word with it is wrong
+WORST_RATING = "-1"  # below the ratings of all pages
 
 
 def input_text(record: Any, name: str) -> str:
-    """The text to read, in T5's manner: the task's name, and what each part is. Of a bitext, which
-    is searched and not read, the name alone."""
+    """The text to read, in T5's manner: the task's name, then each part; of a bitext no part."""
     if isinstance(record, Example):
         if record.hypothesis is None:
             return f"{name} text: {record.premise}"

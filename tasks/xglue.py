@@ -125,8 +125,7 @@ TASKS = (
         "tagging",
         "de en es nl",
         {split: _tags("NER", split) for split in _SPLITS},
-        # The official script's figure first: it is the
-        # score. The other is what CoNLL's papers print.
+        # First the official script's figure, the score. The other is what CoNLL's papers print.
         ("seqeval_f1", "conll_f1"),
         CONLL_TAGS,
         marks="xglue",
@@ -185,8 +184,7 @@ TASKS = (
             ),
             "translate_train": multinli() + translations("XNLI", _TRANSLATED),
             "dev": (
-                # The first place that is there is read: XGLUE's
-                # own files before those of other archives.
+                # The first place that is there is read: XGLUE's own files before other archives'.
                 places("XNLI/{language}.dev", read=Table())
                 + raw_xnli("dev")
                 + places("xnli/dev-{language}.tsv", read=Table(quoted=None))

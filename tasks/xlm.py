@@ -38,8 +38,7 @@ def register_text(
     held = _found(heldout_mono, heldout_parallel, ())
     if not train:
         raise UserError("no text to train on; give monolingual or parallel files")
-    # The name is a function of what it stands for: SeqIO's registry is of the whole process, and
-    # two objectives of one text meet there.
+    # The name is a function of what it stands for: all objectives share SeqIO's registry.
     mark = hashlib.sha256(repr((train, held, holdout, vocabulary.sha256)).encode()).hexdigest()[:12]
     name = name or f"text_{mark}"
     if _REGISTERED.get(name) == mark:
@@ -58,8 +57,7 @@ def register_text(
             share = holdout
             if validation := [f for f in held if type(f) is kind and f.languages == languages]:
                 splits["validation"] = validation
-                # Who names held-out files has held them out;
-                # a share of the training lines would be lost.
+                # Who names held-out files has held them out; a share of the others would be lost.
                 share = 0.0
             # SeqIO refuses a hyphen in a name.
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
@@ -89,8 +87,7 @@ def register_source(
     (two) or pairs with negatives (three).
 
     `preprocessors` run first; `keys` then says which of their string features are `text`, or
-    `first`, `second` and `third`. The task can be cached with SeqIO's tools and read with
-    `use_cached`.
+    `first`, `second` and `third`. SeqIO's tools can cache the task.
     """
     from xlingjax.data.seqio.adapters import SIDES, LanguageFeature, seqio
     from xlingjax.data.seqio.vocabulary import SeqioVocabulary
@@ -113,8 +110,7 @@ def register_source(
                 # Without the copies SeqIO would keep each text as a string beside its ids.
                 copy_pretokenized=False,
             ),
-            # Behind the tokenizer: what SeqIO caches are ids,
-            # and rows are planned from them at every start.
+            # Behind the tokenizer: SeqIO caches ids, from which rows are planned at every start.
             seqio.CacheDatasetPlaceholder(),
         ],
         output_features={

@@ -17,8 +17,7 @@ _own = {
     "dev": raw_xnli("dev"),
     "test": raw_xnli("test"),
     "translate_train": multinli(),
-    # XNLI-MT has the test sets of all languages, translated
-    # into English, in one file with a column of the language.
+    # XNLI-MT has all languages' test sets, translated into English, in one file.
     "translate_test": places(
         "XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=dataclasses.replace(RAW_XNLI, translated=True)
     ),

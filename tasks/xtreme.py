@@ -1,8 +1,7 @@
 """XTREME's nine tasks (Hu et al. 2020, arXiv:2003.11080), as its `download` folder holds them.
 
 Nobody outside has the answers of its test sets: `xlingjax evaluate` writes predictions in its
-layout for them, and scores on "dev" (or parts of it) meanwhile. SQuAD 1.1 is the training set of
-XQuAD and MLQA.
+layout for them, and scores on "dev" meanwhile. SQuAD 1.1 is the training set of XQuAD and MLQA.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ RAW_XNLI = Table(
     hypothesis=("sentence2",),
     label="gold_label",
     header=True,
-    # One file holds all languages.
     language="language",
 )
 _multinli = Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True)
@@ -118,8 +116,7 @@ def raw_pawsx(split: str) -> tuple[Files, ...]:
 
 
 def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
-    """MultiNLI, in English alone gold, and (without `languages`) its translations into the
-    languages of XNLI (XNLI-MT-1.0.zip)."""
+    """MultiNLI: English, gold, and (without `languages`) XNLI-MT's translations of it."""
     # XNLI-MT names the translations as it names MultiNLI itself: only English is gold.
     read = dataclasses.replace(_multinli, translated=languages is None)
     return places(
@@ -377,8 +374,7 @@ TASKS = (
                 Files((_TYDIQA_TRAIN,), _numbered),
             ),
             "test": places(
-                # TyDiQA keeps its test set: XTREME tests on
-                # the dev set, so there is none to choose by.
+                # TyDiQA keeps its test set: XTREME tests on dev, and there is none to choose by.
                 "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json",
                 read=read_squad,
             ),

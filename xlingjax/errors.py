@@ -1,5 +1,4 @@
-"""What ends a command without a traceback: bad input that its user can repair, and being asked to
-stop."""
+"""What ends a command without a traceback: bad input that its user can repair; a wish to stop."""
 
 import difflib
 import math
@@ -34,8 +33,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def in_one_line(error: UserError) -> str:
-    """The message without what gin appends; ends of line in what a user gave are shown as
-    backslash n."""
+    """The message without what gin appends; a user's ends of line are shown as backslash n."""
     message = _OF_GIN.sub("", str(error))
     return "\\n".join(message.splitlines())
 
@@ -47,13 +45,9 @@ class Stopped(Exception):
     """
 
 
-# ---- values of settings --------------------------------------------------------------------------
-
-LARGEST = 2**31 - 1
-"""Of whole numbers: what an int32 of JAX and of files holds."""
+LARGEST = 2**31 - 1  # of whole numbers: what an int32 of JAX and of files holds
 LARGEST_BATCH = 2**24
-LONGEST_ROW = 2**20
-"""Attention is quadratic in it: a million tokens in a row is a slip of the hand."""
+LONGEST_ROW = 2**20  # attention is quadratic in it: a million tokens in a row is a slip of the hand
 
 
 class SettingError(UserError):
@@ -99,8 +93,7 @@ def require_whole(settings: Any, interval: str, names: str, where: str = "") -> 
 
 
 def require_choice(settings: Any, choices: Iterable[str], names: str, where: str = "") -> None:
-    """Raises SettingError unless each of these settings, or of a list of them, is one of `choices`,
-    or None."""
+    """Raises SettingError unless each setting, or item of a list, is one of `choices` or None."""
     choices = list(choices)
     for name in names.split():
         value = _value(settings, name)

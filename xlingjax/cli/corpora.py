@@ -22,8 +22,6 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json, require_folder
 from xlingjax.runtime.lock import alone_at
 
-# ---- vocab ---------------------------------------------------------------------------------------
-
 
 def vocab(args: Namespace) -> int:
     from xlingjax.data.vocabulary.training import format_report, train_vocabulary
@@ -142,8 +140,6 @@ VOCAB = Verb(
     ],
     verbs=[EXTEND, TRIM, TRANSPLANT],
 )
-
-# ---- data ----------------------------------------------------------------------------------------
 
 # That of evaluation/metrics/moses.py: --help has to answer at once.
 MOSES = ("punctuation", "romanian", "diacritics", "tokenise", "hyphens", "compounds", "lowercase")
@@ -271,7 +267,6 @@ CLEAN = Verb(
         ),
         option("--output", "gets mono/, parallel/, report.json", place, "FOLDER", required=True),
         *_runner(None, "Direct where the extra beam is installed"),
-        # One per step, in their order.
         _switch("characters", True, "NFC, without control characters"),
         _switch("punctuation", False, "Moses' normalisation of punctuation, as in XLM's text"),
         _switch("sentences", True, "one sentence of monolingual text a line"),
@@ -349,8 +344,6 @@ DATA = Verb(
     "",
     verbs=[CHECK, CLEAN, IWSLT14, TAKE_MOSES],
 )
-
-# ---- cache, demo ---------------------------------------------------------------------------------
 
 
 def cache(args: Namespace) -> int:

@@ -145,8 +145,7 @@ def check_devices() -> Iterator[Finding]:
     if platform != "cpu":
         return
     version = metadata.version("jax")
-    # TPU VMs show their chips as one or the other, by generation. The plugin of an accelerator must
-    # be of JAX's own version.
+    # TPU VMs show their chips as one or the other, by generation. Plugins must be of JAX's version.
     unused = {
         "an NVIDIA GPU": (
             ("/dev/nvidia0",),
@@ -160,8 +159,7 @@ def check_devices() -> Iterator[Finding]:
 
 
 def check_compile_cache() -> Iterator[Finding]:
-    """The folder that runs use for compiled programs must be writable, or every start compiles
-    again."""
+    """The folder of compiled programs must be writable, or every start compiles again."""
     import jax
 
     from xlingjax.runtime.machine import set_compile_cache

@@ -30,8 +30,7 @@ PROCESSES = (
 )
 JOBS = (
     option("--jobs", "side by side, each on its part of the devices (default 1)", positive, "N"),
-    # Of a command that another one started: it prints no card, and says whether it waits for the
-    # work that others are at.
+    # Of a command that another one started: no card; whether it waits for others' work.
     option("--worker", argparse.SUPPRESS, choices=("wait", "leave")),
 )
 
@@ -66,8 +65,7 @@ def machine_of(args: Namespace):
 
 
 def machine_words(args: Namespace) -> list[str]:
-    """The machine's options, and --trust, as words, for commands that are started in processes of
-    their own."""
+    """The machine's options, and --trust, as words for commands started as processes."""
     # Only what was given: the others are found anew in each process.
     words = []
     if args.platform:
@@ -83,8 +81,7 @@ def machine_words(args: Namespace) -> list[str]:
 
 
 def groups_of(args: Namespace) -> list[Any]:
-    """The devices of each of --jobs commands; none where this command does the work itself. Raises
-    UserError."""
+    """The devices of each of --jobs commands; none where this does the work. Raises UserError."""
     from xlingjax.runtime.machine import slurm_tasks
     from xlingjax.workflows.side_by_side import device_groups
 

@@ -1,5 +1,4 @@
-"""The verbs that measure what is trained, or show what was measured: `evaluate`, `score`,
-`report`."""
+"""The verbs that measure, or show what was measured: `evaluate`, `score`, `report`."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -112,8 +111,6 @@ EVALUATE = Verb(
     recipe=True,
 )
 
-# ---- score ---------------------------------------------------------------------------------------
-
 
 def score(args: Namespace) -> int:
     if bool(args.metric) == bool(args.suite):
@@ -212,8 +209,6 @@ SCORE = Verb(
         option("--output", "also write everything here, as JSON", metavar="FILE"),
     ],
 )
-
-# ---- report --------------------------------------------------------------------------------------
 
 
 def report(args: Namespace) -> int:

@@ -37,8 +37,6 @@ _LAYER = option("--layer", f"0: the embeddings (default: {LAYER})", whole, "N")
 _POOLING = option("--pooling", "default: the run's own, else mean", choices=POOLINGS)
 _PREFIX = option("--prefix", PREFIX, metavar="TEXT")
 
-# ---- in and out ----------------------------------------------------------------------------------
-
 
 def plug(args: Namespace) -> int:
     from xlingjax.convert.cross_attention import plug_in, plug_out
@@ -121,8 +119,6 @@ PLUG = Verb(
         option("--seed", "with in: of a random one (default 0)", seed),
     ],
 )
-
-# ---- a user's files ------------------------------------------------------------------------------
 
 ENCODE = Verb(
     "encode",

@@ -241,12 +241,8 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return values_of
 
 
-# ---- a checkpoint as it is -----------------------------------------------------------------------
-
-
 def mixture(args: Namespace) -> int:
-    """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run, on
-    the tasks of a benchmark or of SeqIO."""
+    """`evaluate --mixture`: a checkpoint, or with --follow all of a run's, on a mixture's tasks."""
     from xlingjax.tasks import suites
 
     benchmark = args.mixture in suites()
@@ -294,8 +290,7 @@ def mixture(args: Namespace) -> int:
 
 
 def _recipe_of(args: Namespace, source: str) -> dict[str, Any]:
-    """{macro: value} of a run's own recipe and what is given beside it; of a run without one of
-    those that are read."""
+    """{macro: value} of a run's own recipe (else those read), and of what is given beside it."""
     from xlingjax.config.gin_files import gin_values
     from xlingjax.config.recipe import bindings
     from xlingjax.training.run_record import run_and_checkpoint

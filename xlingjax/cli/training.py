@@ -239,8 +239,6 @@ ADAPT = Verb(
     recipe=True,
 )
 
-# ---- a recipe looked at --------------------------------------------------------------------------
-
 
 def recipe(args: Namespace) -> int:
     from rich.console import Console
@@ -262,7 +260,6 @@ def recipe(args: Namespace) -> int:
     table.add_column("meaning", overflow="fold")
     table.add_column("file", overflow="fold")
     for macro in macros_of(args.recipe):
-        # What the user must set stands out.
         style = "bold" if macro.value == REQUIRED else ""
         # As `Text`, or rich would take brackets in a value for its markup.
         cells = (macro.name, macro.value, macro.meaning, macro.file)
@@ -326,7 +323,6 @@ def plan(args: Namespace) -> int:
         records.append(record)
         if args.output:
             write_json(Path(args.output), records)
-    # 1: it does not fit.
     return 0 if fit else 1
 
 

@@ -1,5 +1,4 @@
-"""Kinds of value that options take. Each raises `ArgumentTypeError`, which names the value and what
-is wanted."""
+"""Kinds of value that options take. Each raises `ArgumentTypeError`: the value, what fits."""
 
 import argparse
 from collections.abc import Callable

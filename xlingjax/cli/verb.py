@@ -51,8 +51,7 @@ class Verb:
     returns what is printed."""
     options: Sequence[Option] = ()
     recipe: bool = False
-    """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`) and the machine's
-    options."""
+    """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`), the machine's options."""
     alone: bool = False  # no other process may write the same --output meanwhile
     verbs: "Sequence[Verb]" = ()  # behind this one: `vocab extend`
 
@@ -96,9 +95,6 @@ def require_unread(args: Namespace, names: Sequence[str], why: str) -> None:
     given = [flags.get(name, f"--{name}") for name in names if getattr(args, name) is not None]
     if given:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")
-
-
-# ---- the parser ----------------------------------------------------------------------------------
 
 
 class Parser(argparse.ArgumentParser):
@@ -149,8 +145,6 @@ def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], *
             # Without one of them a verb that reads --output does its own work.
             add_verbs(one, verb.verbs, shared, dest="action", required=not verb.options)
 
-
-# ---- options that several verbs have -------------------------------------------------------------
 
 TEXT = (
     option("--mono", "text; CODE=GLOB names its language", nargs="+", default=[], metavar="GLOB"),

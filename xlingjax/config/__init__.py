@@ -29,8 +29,7 @@ from xlingjax.training.stopping import StoppingConfig
 
 
 def planned_train() -> Callable:
-    """`train` with its arguments bound and not yet called; what recipes bind, they see its
-    signature."""
+    """`train` with its arguments bound, not yet called; recipes bind what its signature has."""
 
     def plan(**arguments: Any) -> functools.partial:
         require_whole(arguments, "[0, inf)", "steps seed eval_every log_every")
@@ -73,7 +72,6 @@ def bindable() -> dict[str, Callable]:
             # What is measured is measured as the last stage of the run has it.
             names[name] = of_last_stage(function)
         for name, function in getattr(module, "OBJECTIVES", {}).items():
-            # A weight that changes by the step is the schedule's
-            # business and no reason to open new batches.
+            # A weight that changes by the step is the schedule's: no reason to open new batches.
             names[name] = staged(function, keep=("weight",), anew="text")
     return names

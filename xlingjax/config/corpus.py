@@ -1,5 +1,4 @@
-"""What all parts of a run share: its text, its vocabulary, and what an earlier run says of
-itself."""
+"""What all parts of a run share: its text, its vocabulary, what an earlier run says of itself."""
 
 import dataclasses
 import functools
@@ -13,8 +12,7 @@ from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 
 Files = str | Sequence[str] | None
-Languages = Callable[[], Collection[str]]
-"""Finds languages among files, which are not looked at before it is called."""
+Languages = Callable[[], Collection[str]]  # found among files, not before it is called
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,8 +117,7 @@ def corpus(
         vocabulary = vocabulary or str(run_and_checkpoint(run)[0])
         record = read_run_record(run)
         languages = languages or record["languages"]
-        # A language that the run did not know has no row
-        # of its embedding, so its list stays as it is.
+        # A language that the run did not know has no row of its embedding: its list stays.
         if model_of(run).tells_languages(language_embedding):
             labelled = None
     if not vocabulary:

@@ -1,5 +1,4 @@
-"""What is measured while a run goes on, as recipes bind it: functions that make evaluators when
-training starts.
+"""What is measured while a run goes on, as recipes bind it: functions that make evaluators.
 
 Until then no file is read, so that a recipe is built where none of its files exist.
 """
@@ -110,9 +109,6 @@ def _require_settings(arguments: Mapping[str, Any]) -> None:
     require_choice(arguments, ("self", "all"), "own_masks")
 
 
-# ---- plain text and pairs ------------------------------------------------------------------------
-
-
 def floors(
     corpus: Corpus,
     pairs: str | None = None,
@@ -167,8 +163,7 @@ def pseudo_perplexity(
     name: str = "pseudo_perplexity",
 ) -> Any:
     """BTMLM's perplexity on held-out `text` at several `shares` of pseudo tokens (either None: not
-    run), at most `limit` rows per language. most: the share that `length` is for; the others: those
-    of `btmlm`."""
+    run), at most `limit` rows per language. most: the share that `length` is for."""
     try:
         numbers = tuple(map(float, split_list(shares)))
     except ValueError:
@@ -190,12 +185,10 @@ def pseudo_perplexity(
 
 
 def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
-    """{language: text} of the patterns `text`, one per language, of the run's languages. Raises
-    UserError."""
+    """{language: text} of the patterns `text`, for the run's languages. Raises UserError."""
     found: dict[str, Text] = {}
     for one in find_text(split_patterns(text)):
-        # Before the run's languages are asked for: two
-        # files of one would be measured as one of them.
+        # Before the run's languages are asked for: of two files of one, one would be measured.
         if one.language in found:
             raise UserError(
                 f"held-out text: {found[one.language].path} and {one.path} are both"
@@ -204,9 +197,6 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
         if one.language in languages:
             found[one.language] = one
     return found
-
-
-# ---- labelled and translated files of a user ----------------------------------------------------
 
 
 def accuracy(
@@ -282,8 +272,7 @@ def own_score(
     # Of the run's languages alone: the others have no id in this model.
     found = labelled_files(files, corpus.languages)
     if pivot is not None:
-        # What has a file is paired: a language without
-        # one is not tested, but the pivot must be there.
+        # What has a file is paired: a language without is not tested; the pivot must be there.
         found = paired_files(files, [*found], pivot)
     return OwnScore(
         own_task(kind, "test", found, split_list(labels), metrics, pivot),
@@ -318,8 +307,7 @@ def generation_score(
     at_end: bool = False,
     name: str = "generation",
 ) -> Any:
-    """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L
-    and more.
+    """What the model writes for held-out sources, scored against references (BLEU, chrF, ...).
 
     pairs: patterns of aligned files, as PARALLEL has them, or stems, "test_2016" for test_2016.de
     and test_2016.en; translated in `directions` ("de-en fr-en"; default: all ways). files: a path
@@ -337,8 +325,7 @@ def generation_score(
         named = labelled_files(files, split_list(languages) or corpus.languages)
         patterns += [f"{code}={path}" for code, path in named.items()]
     for pattern in split_patterns(pairs):
-        # Test sets of translation come as one file per language with a stem in common
-        # (test_2016.de).
+        # Test sets of translation come as a file per language with a common stem (test_2016.de).
         if of_stem := stem_pairs(pattern, corpus.languages):
             found += of_stem
         else:

@@ -67,8 +67,7 @@ def tagging(
     reading: Reading = Reading(),
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the
-    tags."""
+    """Tagging of words. files: a path with {language}. languages: trained on. labels: the tags."""
     found = _own("tagging", files, languages, labels)
     return on_rows(corpus, Tagging(len(split_list(labels))), found, batch, reading, seed)
 
@@ -93,8 +92,7 @@ def _own(
 
     def found() -> tuple[Task, str, Training]:
         codes = split_list(languages)
-        # Plug-in fine-tuning reads every example twice,
-        # so a language without a file is an error there.
+        # Plug-in fine-tuning reads every example twice: a language without a file is an error.
         if pivot is None:
             paths = labelled_files(files, codes)
         else:

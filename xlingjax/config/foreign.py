@@ -11,8 +11,7 @@ from xlingjax.errors import SettingError, UserError
 from xlingjax.runtime.modules import imported
 from xlingjax.runtime.trust import is_trusted
 
-MODULES = {("text", "tasks"), ("corpus", "tasks")}
-"""What has modules imported; other parameters of this name are tasks of benchmarks."""
+MODULES = {("text", "tasks"), ("corpus", "tasks")}  # import modules; others are benchmarks' tasks
 _REMEDY = "give --trust if you trust it (in Python trust=True)"
 
 # Of the recipe that gin holds: {word that the user wrote} where a run's own file is part of it and

@@ -1,6 +1,5 @@
 """Gin files as text: where they are found, what they include, what their statements bind, and what
-the comments behind macros say. Nothing is bound here; `recipe.py` hands the text to gin.
-"""
+the comments behind macros say. Nothing is bound here; `recipe.py` hands the text to gin."""
 
 import functools
 import os
@@ -17,13 +16,9 @@ import xlingjax
 from xlingjax.errors import UserError, did_you_mean
 from xlingjax.runtime.numerals import is_number
 
-MACRO = r"[A-Z][A-Z0-9_]*"
-"""The name of a recipe's public knob."""
+MACRO = r"[A-Z][A-Z0-9_]*"  # the name of a recipe's public knob
 REQUIRED = "required"
 BINDING, IMPORT, INCLUDE = "binding", "import", "include"
-
-
-# ---- where files are -----------------------------------------------------------------------------
 
 
 def gin_folder() -> Path:
@@ -54,15 +49,10 @@ def recipes() -> list[str]:
     return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
 
 
-# ---- what they include ---------------------------------------------------------------------------
-
-
 class Part(NamedTuple):
-    text: str
-    """Its lines are numbered as in the file."""
+    text: str  # its lines are numbered as in the file
     where: str
-    of_run: bool = False
-    """It came with a run or model, or such a file includes it."""
+    of_run: bool = False  # it came with a run or model, or such a file includes it
 
     @property
     def is_override(self) -> bool:
@@ -132,24 +122,14 @@ def _read(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# ---- statements ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Statement:
-    kind: str
-    """`BINDING`, `IMPORT` or `INCLUDE`."""
-    name: str
-    """What is bound, "MACRO" or "scope/name.parameter"; the module, "a.b" of `from a import b` too;
-    the file."""
-    line: int
-    """From 1."""
-    macros: frozenset[str]
-    """Those that its value reads."""
-    references: frozenset[str]
-    """Those in its value, "scope/name"."""
-    words: frozenset[str]
-    """Of the strings in its value."""
+    kind: str  # `BINDING`, `IMPORT` or `INCLUDE`
+    name: str  # what is bound ("MACRO", "scope/name.parameter"), the module or the file
+    line: int  # from 1
+    macros: frozenset[str]  # those that its value reads
+    references: frozenset[str]  # those in its value, "scope/name"
+    words: frozenset[str]  # of the strings in its value
     part: Part
 
     @property
@@ -242,8 +222,7 @@ def statements_of(parts: Iterable[Part]) -> list[Statement]:
 
 
 def gin_value(text: str) -> str:
-    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string
-    and gets quotes."""
+    """A value typed in a shell, for gin: what is no literal, reference or macro gets quotes."""
     text = text.strip()
     # Shells write them in lower case, and such a value would arrive as a string.
     if text.lower() in ("true", "false"):
@@ -275,15 +254,11 @@ def gin_values(overrides: Sequence[str]) -> list[str]:
     return [f"{name}={gin_value(value)}" for name, _, value in pairs]
 
 
-# ---- macros and their comments -------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Macro:
     name: str
     value: str
-    """As gin writes it, in one line, but another macro is `OTHER` and not `%OTHER`; `REQUIRED`
-    where a recipe does not start without one."""
+    """As gin writes it, in one line, macros as `OTHER`; `REQUIRED` where a recipe needs one."""
     meaning: str
     """The comment behind it and those of the indented lines below; "": none."""
     file: str
@@ -306,8 +281,7 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
 
 
 def _code_and_comment(lines: Sequence[str]) -> tuple[str, str]:
-    """(the statement that these lines begin with, in one line; the comment behind its last line and
-    those of the indented lines below)."""
+    """(the statement of these lines, in one; the comment behind its end and on lines below)."""
     code = ""
     notes: list[str] = []
     for line in lines:
@@ -329,8 +303,7 @@ def _code_and_comment(lines: Sequence[str]) -> tuple[str, str]:
 def macros_of(files: Sequence[str]) -> list[Macro]:
     """Those of recipes and all that they include, by the order in which they are first set. The
     last value wins; where it has no comment, the meaning is the last one written before. Raises
-    UserError for a missing file.
-    """
+    UserError for a missing file."""
     found: dict[str, Macro] = {}
     for part in parts_of(files):
         # Of our own files what a recipe calls them: "runs/common.gin".
@@ -344,6 +317,5 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
 
 
 def macros_set(files: Sequence[str]) -> set[str]:
-    """The names of the macros that recipes, and what they include, set. Raises UserError as
-    `parts_of`."""
+    """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
     return {macro.name for macro in macros_of(files)}

@@ -11,8 +11,7 @@ from xlingjax.errors import UserError
 
 
 def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
-    """{language: file} for a path in which {language} stands for each code; languages without a
-    file are left out."""
+    """{language: file} for a path with {language}; languages without a file are left out."""
     if "{language}" not in pattern:
         raise UserError(
             f"labelled files {pattern!r}: write {{language}} where the code stands, as in"
@@ -54,8 +53,7 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
 
 
 def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str, str]:
-    """{language: file} of each of `languages` and of `pivot`. Raises UserError for one that is
-    missing, and where `pivot` is alone."""
+    """{language: file} of `languages` and `pivot`. Raises UserError without one of them."""
     beside = [language for language in languages if language != pivot]
     if not beside:
         raise UserError(

@@ -1,5 +1,4 @@
-"""The encoder-decoder that VECO compares with (VECO §7) on the text of a run: masked words of text,
-and translation of masked pairs."""
+"""The encoder-decoder that VECO compares with (VECO §7): masked words, and masked translation."""
 
 from xlingjax.config.text import of_text
 from xlingjax.config.translation import of_pairs

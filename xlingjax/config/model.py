@@ -71,8 +71,7 @@ def model(
 
 
 def _signature() -> inspect.Signature:
-    """That of `model` with each field of a model spelled out, so that an unknown name is refused
-    where it is bound."""
+    """That of `model`, each field spelled out: an unknown name is refused where it is bound."""
     signature = inspect.signature(model)
     *named, _ = signature.parameters.values()
     of_fields = [
@@ -94,8 +93,7 @@ model.__signature__ = _signature()
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
-    """Raises UserError unless the model has a row for each piece and no more (but those of
-    languages)."""
+    """Raises UserError unless the model has a row for each piece and no more but languages'."""
     pieces = config.vocab_size - config.language_tokens
     if vocabulary.size != pieces:
         than = "more"

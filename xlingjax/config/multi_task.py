@@ -1,5 +1,4 @@
-"""Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE
-§6.3.3)."""
+"""Multi-task fine-tuning: labelled tasks on one encoder, each with its own head (XGLUE §6.3.3)."""
 
 from collections.abc import Collection, Mapping
 
@@ -33,8 +32,7 @@ def merged(names: Files) -> list[Task]:
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
         raise UserError("multi_task: name two tasks or more, each once")
     for task in tasks:
-        # Ranking is trained as classification into ratings (WPR); the others need heads of another
-        # shape.
+        # Ranking is trained as classification into ratings (WPR); others need other heads.
         if task.kind not in ("classification", "ranking"):
             raise UserError(
                 f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"
@@ -65,9 +63,8 @@ def merged_tasks(
     seed: int = 0,
     by_length: bool = False,
 ) -> list[ObjectiveRun]:
-    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
-    `task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
-    of other tasks."""
+    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what `task` reads.
+    weights: {TASK: weight}, None: all alike. Raises UserError: other tasks."""
     single_task.require_classifier(classifier)
     found = merged(tasks)
     weight_of = _weights(weights, [task.name for task in found])

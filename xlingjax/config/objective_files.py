@@ -16,8 +16,7 @@ def objective_files(recipe: str) -> dict[str, Path]:
     """{name: file} of those that can stand behind a recipe: they bind the objectives that they
     make, and the macros that they read have values there or in the recipe. Of a name that stands
     in several places the first, in the order of `find_gin`. Looks at the text alone, since gin
-    takes long to read so many.
-    """
+    takes long to read so many."""
     files: dict[str, Path] = {}
     given = macros_set([recipe])
     # A file beside the user comes first, so that an objective of ours can be replaced.

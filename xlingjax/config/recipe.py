@@ -37,14 +37,12 @@ from xlingjax.runtime.trust import trusting
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE_OR_TASK_NAME", "PARALLEL": "TLM_MIXTURE"}
 WARMUP_STEPS = ("WARMUP_STEPS", "optimizer.warmup_steps")
-WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")
-"""A macro, and what it is bound to."""
+WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")  # a macro, and what it is bound to
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe with everything bound: `plan` is train() not yet called, `config` its operative gin
-    configuration."""
+    """A recipe, bound: `plan` is train() not yet called, `config` its operative gin text."""
 
     plan: functools.partial
     corpus: Any
@@ -55,19 +53,14 @@ class Recipe:
         return self.plan.keywords
 
     def require_decay(self) -> None:
-        """Raise UserError where the warm-up leaves no step for the decay: a plan of many trainings
-        says it of each before the first begins."""
+        """Raise UserError where the warm-up leaves no step for the decay, before any training."""
         if optimizer := self.bound.get("optimizer"):
             optimizer.require_decay(self.bound["steps"])
 
 
-# ---- names ---------------------------------------------------------------------------------------
-
-
 @functools.cache
 def registered() -> dict[str, Callable]:
-    """Every name a recipe may bind and the function behind it, registered with gin once per
-    process."""
+    """Every name a recipe may bind and its function, registered with gin once per process."""
     functions = config.bindable()
     for name, function in functions.items():
         # Not by gin's decorator: the functions' own modules stay free of gin.
@@ -86,8 +79,6 @@ def _configurable(name: str, function: Callable) -> None:
     guarded = foreign.guarded(name, checked(function))
     gin.external_configurable(guarded, name, module="xlingjax")
 
-
-# ---- binding -------------------------------------------------------------------------------------
 
 # {what is bound: where, at last}, of the recipe that gin holds, which are the process's own too.
 _places: dict[str, str] = {}
@@ -143,8 +134,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _parse(part: Part) -> None:
-    """Have gin read a part. Raises UserError that says where and, of an unknown name, what was
-    probably meant."""
+    """Have gin read a part. Raises UserError that says where, and which name was probably meant."""
     try:
         gin.parse_config(part.text)
     except (ValueError, SyntaxError, ImportError, TypeError) as error:
@@ -273,8 +263,7 @@ def _is_required(value: Any) -> bool:
 
 
 def import_foreign(macros: Sequence[str]) -> None:
-    """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a
-    VOCABULARY that is not set is that of INIT_FROM."""
+    """A macro "hf:FOLDER_OR_ID" becomes that workdir; a VOCABULARY not set is INIT_FROM's."""
     # Asked before INIT_FROM is replaced; a vocabulary that a recipe sets is never exchanged.
     lacks_vocabulary = "VOCABULARY" in macros and _is_required(_value("VOCABULARY"))
     for macro in macros:
@@ -292,8 +281,7 @@ def import_foreign(macros: Sequence[str]) -> None:
 
 
 def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
-    """{name: value} of all that recipes, what they include, and overrides bind. Raises UserError as
-    `parse_gin`."""
+    """{name: value} that recipes, includes and overrides bind. Raises UserError as `parse_gin`."""
     parse_gin(files, overrides)
     return config_lines()
 
@@ -314,9 +302,6 @@ def config_lines() -> dict[str, str]:
         name, _, value = line.partition(" =")
         lines[name] = value.strip()
     return lines
-
-
-# ---- building ------------------------------------------------------------------------------------
 
 
 def build(name: str) -> Any:
@@ -366,8 +351,7 @@ def _located(error: SettingError) -> str:
 
 
 def check_used(overrides: Sequence[str]) -> None:
-    """Raises UserError for an override that nothing of the run has read: it would be ignored in
-    silence."""
+    """Raises UserError for an override that nothing of the run reads: it would be ignored."""
     # gin's operative configuration holds what the calls have read, and nothing else.
     operative = gin.operative_config_str()
     for override in overrides:
@@ -391,8 +375,7 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str], trust: bool = Fa
 
 
 def read_part(name: str, function: Callable, files: Sequence[str], overrides: Sequence[str]) -> Any:
-    """What `function`, bound by recipes under `name`, makes of the files and overrides. Raises
-    UserError."""
+    """What `function`, bound as `name`, makes of the files and overrides. Raises UserError."""
     # Only the verb that reads it knows the name: elsewhere a recipe that binds it is refused.
     register(name, function)
     parse_gin(files, overrides)

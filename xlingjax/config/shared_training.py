@@ -1,5 +1,4 @@
-"""Tasks that are trained on the same examples, measured in one training: XQuAD and MLQA are both
-trained on SQuAD."""
+"""Tasks with the same training examples, measured in one training: XQuAD and MLQA share SQuAD's."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

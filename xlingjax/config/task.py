@@ -275,8 +275,7 @@ def task_score(
     """The task's metrics per language on a split. languages: "all" that have it. limit: examples of
     each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled.
 
-    Several tasks "SUITE/NAME": an evaluator "TASK_dev" for each; together: one of all their heads,
-    see `TasksScore`.
+    Several tasks "SUITE/NAME": an evaluator "TASK_dev" for each; together: see `TasksScore`.
     """
     require_whole({"limit": limit}, "[0, inf)", "limit")
 

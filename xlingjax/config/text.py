@@ -103,7 +103,6 @@ class TextSource:
     def _drawn(
         self, features: Preprocessor, batch: int, length: int, parallel: Sequence[str] | None
     ) -> BatchSource:
-        """From the mixture or from files."""
         settings = BatchSettings(
             seed=self.seed,
             sampling=self.sampling,

@@ -97,8 +97,7 @@ def generation(
     source = text.batches(features, batch, length, parallel=patterns)
     objective = Translation("generation", smoothing, 1.0, chunk)
     if streams:
-        # Fine-tuning trains every stream from the first target on; pretraining lets stream i skip
-        # i of them.
+        # Fine-tuning trains all streams from the first target on; in pretraining stream i skips i.
         alphas = (1.0,) * streams
         objective = XFNP("generation", smoothing, 1.0, chunk, alphas, skip="none")
     return ObjectiveRun(objective, source, weight)
@@ -115,8 +114,7 @@ def _of_run(
 
 
 def _directed(directions: Files = None) -> dict[str, Any]:
-    """directions: what is learnt, "fr-en": English text is translated into French and back; None:
-    between all languages."""
+    """directions: learnt ones, "fr-en": English into French and back; None: all languages."""
     return {}
 
 
@@ -135,9 +133,8 @@ def _with_pivots(
 def pivots(
     languages: Sequence[str], directions: Sequence[str], texts: Collection[str]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """{language id: those into which its text is translated, to learn the way back}, of the
-    languages of `texts`. Raises UserError for a direction between other languages, and for a run of
-    one language."""
+    """{language id: those into which its text is translated}, of the languages of `texts`. Raises
+    UserError for a direction between other languages, and for a run of one language."""
     if len(languages) < 2:
         raise UserError("back_translation: set LANGUAGES to two or more")
     every = [f"{one}-{other}" for one in languages for other in languages if one != other]

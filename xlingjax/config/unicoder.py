@@ -1,5 +1,4 @@
-"""Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
-two languages."""
+"""Unicoder (Huang et al. 2019) on a run's text: word recovery, and masked LM on mixed documents."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -26,8 +25,7 @@ def _negatives(text: TextSource, negatives_mixture: str | None = None) -> dict[s
 
 # Reads all of the text, so it waits until training opens it.
 def _documents(text: TextSource, features: ClMlmFeatures, _: Mapping[str, Any]) -> ClMlmFeatures:
-    """Aligned documents: pairs whose files have blank lines between documents, or a mixture's whose
-    sides both are empty there."""
+    """Aligned documents: blank lines part them in files, sides both empty in a mixture."""
     if text.mixture:
         check_mixture(text)
     else:
@@ -63,7 +61,6 @@ def check_mixture(text: TextSource) -> None:
 
 
 def _both_blank(first: Any, second: Any) -> bool:
-    """Whether a line has no tokens on either side: a blank line separates documents."""
     return bool(((first.lengths == 0) & (second.lengths == 0)).any())
 
 

@@ -1,2 +1,1 @@
-"""Models of other programs, in and out: a file per family, with a table of names and two
-functions."""
+"""Models of other programs, in and out: per family a file, a table of names and two functions."""

@@ -1,5 +1,4 @@
-"""The mean of the parameters of several checkpoints of a run (VECO §6): a workdir in, a workdir
-out."""
+"""The mean of the parameters of several checkpoints (VECO §6): a workdir in, a workdir out."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +18,7 @@ from xlingjax.training.workdir import require_empty, write_workdir
 def average(run: str, output: str, last: int | None = None, steps: Sequence[int] = ()) -> str:
     """Writes the mean of the `last` checkpoints of `run`, or of those of `steps`, to the workdir
     `output`, in float32 and with one of them in memory at a time. Returns what was done. Raises
-    UserError where one is not there.
-    """
+    UserError where one is not there."""
     chosen = _chosen(run, last, steps)
     require_empty(output)
     model = build_model(model_of(run))

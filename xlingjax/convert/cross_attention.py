@@ -1,8 +1,6 @@
-"""Plugging VECO's cross-attention out of a trained model, and into one (VECO §3.1): a workdir in, a
-workdir out.
+"""VECO's cross-attention plugged out of a trained model, or into one (VECO §3.1).
 
-Plugged out, the model is an encoder like XLM-R whose states are VECO's H. Nothing else of it
-changes.
+Plugged out, the model is an encoder like XLM-R, whose states are VECO's H.
 """
 
 from typing import Any
@@ -20,8 +18,7 @@ SLOT = "cross_attention"
 
 
 def plug_out(run: str, output: str) -> str:
-    """Writes the model of `run` without its cross-attention to the workdir `output`. Returns what
-    was done."""
+    """Writes `run`'s model without cross-attention to the workdir `output`; says what was done."""
     trained = open_run(run)
     if not trained.model.config.cross_attention:
         raise UserError(

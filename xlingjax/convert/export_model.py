@@ -56,16 +56,14 @@ def export_model(
     before_after: Sequence[Mapping[str, Any]] = (),
     head: str = "",
 ) -> str:
-    """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder
-    `output`. Returns what was done.
+    """Writes the model of `run` as the Hugging Face folder `output`; returns what was done.
 
     The folder is read back, which must give the same bits, and its logits compared with those that
     transformers computes of it (`verify`), before it gets its name. language: where the model
     embeds languages and the class there does not, the one that all texts will be of; of an
     encoder-decoder that of its sources and, behind a hyphen, that of what it writes. licence, base,
     name (that of the folder), before_after (rows "figure", "before", "after"): of the model card.
-    head: of a model with heads of several tasks, the one that is written. Raises UserError, and
-    writes nothing.
+    head: of several, the one that is written. Raises UserError, and writes nothing.
     """
     require_empty(output)
     record = read_run_record(run)
@@ -147,8 +145,7 @@ def require_exportable(run: str, verify: bool = True, language: str = "") -> Non
 
 
 def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
-    """The model with the head of one of its tasks as the head that stands alone, which a class of
-    transformers has."""
+    """The model with the head of one task as its only one, which transformers has a class for."""
     config = trained.model.config
     if not config.task_labels and not head:
         return trained
@@ -241,8 +238,7 @@ def _write(
 
 
 def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
-    """What sentence-transformers reads of the folder, where the run has sentence vectors of its
-    own; what is said."""
+    """Write what sentence-transformers reads, of a run with sentence vectors; says what."""
     if own is None:
         return []
     reason = sentence_transformers.unwritten(own, config)

@@ -1,5 +1,4 @@
-"""`xlingjax import`: a model of another program as a workdir, compared with transformers
-beforehand."""
+"""`xlingjax import`: a model of another program as a workdir, first compared with transformers."""
 
 import dataclasses
 import hashlib
@@ -37,8 +36,7 @@ def import_model(
     """Writes the model in the folder, the file or under the hub id `source` as the workdir
     `output`, for INIT_FROM and `open_run`. Returns what was done. layer, pooling, prefix: of its
     sentence vectors, instead of what its files say. Raises UserError, and writes nothing, where the
-    model cannot be read, where it is not the one that transformers computes (`verify`), and where
-    `output` holds something already."""
+    model cannot be read or is not transformers' (`verify`), or `output` holds something."""
     require_empty(output)
     above = located(source)
     # sentence-transformers' first versions keep the model one folder down, and the pooling above.
@@ -110,8 +108,7 @@ def imported(source: str) -> str:
 
 
 def import_apart(folder: Path, run: Path) -> None:
-    """`import_model` in a process of its own: JAX may not have begun here when several processes
-    join, nor take an accelerator's memory."""
+    """`import_model` as a process: here JAX may not begin yet, nor take an accelerator's memory."""
     command = [sys.executable, "-m", "xlingjax", "import", str(folder), "--to", str(run)]
     done = subprocess.run(
         command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
@@ -124,8 +121,7 @@ def import_apart(folder: Path, run: Path) -> None:
 
 
 def located(source: str) -> Path:
-    """The folder or file that `source` is, or the copy of the hub's model of that id, which is
-    fetched when it is not there. Raises UserError."""
+    """`source`, or the copy of the hub's model of that id, fetched if need be. Raises UserError."""
     if Path(source).exists():
         return Path(source)
     try:

@@ -1,7 +1,6 @@
 """Vocabulary surgery: a trained model with more pieces, with fewer, or with another vocabulary: a
 workdir in, a workdir out. `data/vocabulary/surgery.py` makes the vocabularies, and in
-`vocabulary_rows` the rows of the parameters follow them.
-"""
+`vocabulary_rows` the rows of the parameters follow them."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -75,8 +74,7 @@ def trim(
 ) -> str:
     """Writes the model of `run` with the pieces alone that the text uses (see
     `surgery.trim`) to the workdir `output`. Logits of the pieces that stay are the same.
-    Returns what was done. Raises UserError.
-    """
+    Returns what was done. Raises UserError."""
     require_empty(output)
     texts = texts_by_language(mono, parallel, require_aligned=True)
     trained = open_run(run)

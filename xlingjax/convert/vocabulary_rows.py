@@ -17,22 +17,17 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
-NOISE = 0.1
-"""Of the ordinary rows' standard deviation: keeps rows that begin at their mean apart."""
+NOISE = 0.1  # of the ordinary rows' standard deviation: keeps rows that begin at their mean apart
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """Where each row of a new vocabulary comes from."""
 
-    source: np.ndarray
-    """int32 [V]: the old row that it is, -1: a new one."""
-    parts: Mapping[int, list[int]]
-    """{new row: the old rows whose mean it is}; a new row that is not here is drawn."""
-    drawn: str
-    """"mean" or "random": what it is drawn about."""
-    summary: str
-    """How many of each, for people."""
+    source: np.ndarray  # int32 [V]: the old row that it is, -1: a new one
+    parts: Mapping[int, list[int]]  # {new row: the old rows whose mean it is}; else it is drawn
+    drawn: str  # "mean" or "random": what it is drawn about
+    summary: str  # how many of each, for people
 
 
 def rows_between(old: Vocabulary, new: Vocabulary, initialise: str = "mean") -> Rows:

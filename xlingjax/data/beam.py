@@ -1,7 +1,6 @@
 """Apache Beam, where one process is outgrown: the runners by their short names, and their options.
 
-Beam itself is imported only here and where a pipeline is built, so that a machine without the extra
-`beam` reads files as before.
+Only this and what builds a pipeline imports Beam, so that one may do without the extra `beam`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ RUNNERS = {
     "Spark": "SparkRunner",
     "Dataflow": "DataflowRunner",
 }
-# Beam's DirectRunner picks among three runners by what it finds; this is the one that is in the
-# package and has several processes.
+# Of the three that Beam's DirectRunner picks from, the one in the package with processes.
 _DIRECT = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 

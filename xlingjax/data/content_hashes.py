@@ -1,5 +1,4 @@
-"""Hashes of files, remembered from run to run: a corpus is not read again to see that it is the
-same."""
+"""Hashes of files, remembered from run to run, so that a corpus is not read again to know it."""
 
 from __future__ import annotations
 
@@ -14,18 +13,14 @@ from xlingjax.data.store.entries import cache_root
 from xlingjax.runtime.files import parsed_json
 
 SMALL_BYTES = 1 << 16  # a smaller file is hashed faster than it is looked up
-SETTLED_SECONDS = 2
-"""A file that changed less than this before it was hashed may change again without its times
-telling: file systems count in steps."""
+SETTLED_SECONDS = 2  # seconds without change before a hash is kept: file systems count in steps
 
 
 def content_hash(path: str | os.PathLike) -> str:
-    """sha256 (hex) of a file's bytes, remembered until its size, its times of change or its number
-    on the disk differ."""
+    """sha256 (hex) of a file's bytes, remembered until its size, times or inode change."""
     name = os.path.abspath(path)
     status = os.stat(path)
-    # The second time of change and the number show a file that was put in another's place with its
-    # times kept, as rsync does.
+    # ctime and inode show a file put in another's place with its mtime kept, as by rsync.
     state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     remembered = _remembered(_file())
     known = remembered.get(name)

@@ -76,8 +76,7 @@ def field_shape(
     slots: int = 0,
     placeholders: int = 0,
 ) -> tuple[int, ...]:
-    """The shape of field `name` for B=batch, L=length, T=targets (None: as many as L), M=slots,
-    P=placeholders."""
+    """Shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders."""
     if targets is None:
         targets = length
     sizes = {
@@ -111,8 +110,7 @@ def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:
 
 
 def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
-    """sha256 (hex) over names, dtypes, shapes and bytes, in sorted order of names: equal iff the
-    batches are equal."""
+    """sha256 (hex) over sorted names, dtypes, shapes and bytes: equal iff the batches are equal."""
     digest = hashlib.sha256()
     for name in sorted(batch):
         array = np.ascontiguousarray(batch[name])

@@ -48,8 +48,7 @@ def fingerprint(value: Any) -> str | None:
 
 
 def code_of(*values: Any) -> dict[str, str]:
-    """{name: hash of its code} of this package, and of the user's modules that define the classes
-    of these values, with all that those read."""
+    """{name: hash} of the code of this package, and of users' modules that define these values."""
     files = _files_of({type(value).__module__ for value in values})
     code = {
         name: hashlib.sha256(file.read_bytes()) for name, file in files.items() if file.is_file()
@@ -65,8 +64,7 @@ class _Pickler(pickle.Pickler):
         return known if isinstance(known, str) else None
 
     def reducer_override(self, one: Any) -> Any:
-        # SeqIO's sources hold these: the names of their splits, and functions that close over
-        # their settings.
+        # SeqIO's sources hold these: names of splits, and functions that close over settings.
         if isinstance(one, KeysView):
             return list, ([*one],)
         is_closure = isinstance(one, FunctionType) and one.__closure__

@@ -41,8 +41,7 @@ class Pairs:
 
 
 def lines_of(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, compressed or not, stripped. Raises UserError naming file and
-    line."""
+    """The lines of a UTF-8 file, compressed or not, stripped. Raises UserError: file and line."""
     return [line.strip() for _, line in read_lines(path)]
 
 
@@ -52,8 +51,7 @@ def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]
 
 
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
-    """{language: all pairs of English and it without an empty side} in training text, files of one
-    language one after the other."""
+    """{language: pairs of English and it in training text, without empty sides, file by file}."""
     return _with_english(find_pairs(patterns))
 
 
@@ -81,11 +79,9 @@ def read_pairs(
     path: str | Path, languages: Sequence[str] | None = None, limit: int = 0
 ) -> dict[str, Pairs]:
     """{language: Pairs} of a pattern, a folder or a stem (see the module's first lines), languages
-    sorted. Pairs with an empty side are left out; `limit` > 0 keeps the first that many of the
-    others.
+    sorted. Pairs with an empty side are left out; `limit` > 0 keeps the first of the others.
 
-    languages: keep these only; None keeps every language found. Raises UserError when nothing is
-    left.
+    languages: keep these only; None keeps all. Raises UserError when nothing is left.
     """
     found = _with_english(_files(str(path)))
     kept = sorted(code for code in found if languages is None or code in languages)

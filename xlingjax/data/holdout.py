@@ -17,22 +17,19 @@ BLOCK = 32  # held-out lines are taken in blocks of this many, so that they keep
 
 
 def held_out(lines: int, share: float) -> np.ndarray:
-    """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks,
-    about `share` of all."""
+    """bool [lines]: which lines are held out: evenly spaced blocks, about `share` of all."""
     if not 0 <= share < 1:
         raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
     if share == 0:
         return np.zeros(lines, bool)
-    # By the number of the line alone: text added at the
-    # end of a file moves no line to the other part.
+    # By the line's number alone: text added to a file moves no line to the other part.
     return _taken(np.arange(lines) // BLOCK, share)
 
 
 def held_out_of(
     files: Sequence[Text] | Sequence[Pair], lines: Sequence[int], share: float
 ) -> list[np.ndarray]:
-    """Which lines of each file of one language, or of one pair of languages, are held out [lines],
-    bool.
+    """bool [lines]: which lines of each file of one language or pair are held out.
 
     `held_out` of every file. Where that is less than half of the share, as of many short files,
     those that give nothing are counted on from one to the next, each cut into equal parts of about

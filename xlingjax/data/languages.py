@@ -13,8 +13,7 @@ from xlingjax.errors import UserError
 
 @functools.cache
 def standard_code(code: str) -> str:
-    """The code that BCP 47 prefers: "zh-TW" of "zh_TW", "de" of "deu", "he" of "iw"; `code` itself
-    where it is none."""
+    """The code that BCP 47 prefers: "zh-TW" of "zh_TW", "de" of "deu", "he" of "iw"; or `code`."""
     try:
         return langcodes.standardize_tag(code)
     except ValueError:
@@ -31,15 +30,13 @@ def language_of(code: str) -> langcodes.Language:
 
 
 def base_language(code: str) -> str:
-    """The shortest code of a language, without script and region: "zh" of "zh_TW", "zho_Hans" and
-    "cmn", "sw" of "swh_Latn"."""
+    """A language's shortest code, without script and region: "zh" of "zho_Hans" and "cmn"."""
     found = language_of(code).prefer_macrolanguage().language
     return code if found in (None, "und") else found
 
 
 def known_as(code: str, codes: Collection[str]) -> str | None:
-    """The one of `codes` that means the same language: itself where it is there; None: none
-    does."""
+    """The one of `codes` that means the same language, itself if it is there; None: none does."""
     if code in codes:
         return code
     wanted = standard_code(code)

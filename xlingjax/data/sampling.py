@@ -15,8 +15,7 @@ from xlingjax.errors import UserError, require_choice, require_numbers
 
 
 def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
-    """q_i ~ (n_i / sum n)^alpha, summing to 1: alpha 1 keeps the shares, 0 makes them equal. Raises
-    UserError."""
+    """q_i ~ (n_i / sum n)^alpha, of sum 1: alpha 1 keeps shares, 0 evens them. Raises UserError."""
     # In float64: counts of tokens go beyond what float32 holds exactly.
     n = np.asarray(counts, np.float64)
     if n.size == 0 or (n < 0).any() or n.sum() == 0:
@@ -52,8 +51,7 @@ class Sampling:
             raise UserError("sampling options alpha and weights exclude each other; give one")
 
     def shares(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """The share of each name in the draws; sums to 1. Raises UserError when `weights` do not
-        fit the names."""
+        """Each name's share in the draws, of sum 1. Raises UserError where `weights` misfit."""
         names = list(counts)
         if self.weights is not None:
             # A name that is left out could mean "none of it" or be mistyped, so all must be named.
@@ -74,11 +72,9 @@ class Sampling:
 def sampling_table(
     sizes: Mapping[str, Mapping[str, float]], shares: Mapping[str, float], *, rows_per_step: int
 ) -> list[dict[str, Any]]:
-    """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand
-    steps.
+    """One JSON row per language or pair: sentences, tokens, rows, share, epochs in 1000 steps.
 
-    `sizes[name]` has `sentences`, `tokens` and `rows` (rows of one pass over its text); a step
-    draws `rows_per_step`.
+    `sizes[name]`: `sentences`, `tokens`, `rows` of one pass; a step draws `rows_per_step`.
     """
     table = []
     for name, share in shares.items():

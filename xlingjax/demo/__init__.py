@@ -40,9 +40,8 @@ def write(
 ) -> dict:
     """Write the corpus, or its files in some languages, into a folder; return its manifest.
 
-    sizes: at most so many rows (names of `SIZES`) of each file, its first: line n stays
-    beside line n. A corpus there before is replaced. Raises UserError for an unknown language or
-    size.
+    sizes: at most so many rows (names of `SIZES`) of each file, its first: line n stays beside line
+    n. An old corpus is replaced. Raises UserError: unknown language, size.
     """
     sizes = dict(sizes or {})
     for names, known, what in ((languages, LANGUAGES, "language"), (sizes, SIZES, "size")):

@@ -1,5 +1,4 @@
-"""Word alignment from the similarity of states (SimAlign: Jalili Sabet et al. 2020, §3), without
-attention or training.
+"""Word alignment from the similarity of states (SimAlign: Jalili Sabet et al. 2020, §3), untrained.
 
 Words are aligned where any of their pieces are. A sentence is words with spaces between them; in
 scripts without spaces the model reads them joined.
@@ -85,8 +84,7 @@ def align(
     layers: Sequence[int],
     mesh=None,
 ) -> list[list[Alignment]]:
-    """The alignments of pairs of sentences in words, from the states of each layer (0: the
-    embedding output)."""
+    """The word alignments of pairs of sentences, from each layer's states (0: the embeddings)."""
     sides = []
     # Each side by itself: the method reads two texts that do not see each other.
     for side, language in enumerate(languages):
@@ -94,8 +92,7 @@ def align(
         rows = [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces]
         index = language_index(language, run_languages, model)
         states = token_states(model, params, rows, index, vocabulary, layers=layers, mesh=mesh)
-        # Without the tokens that open and close a sentence, which are no words. One that is too
-        # long was cut, and its words with it.
+        # Without the tokens that open and close a sentence. A long one was cut, words and all.
         vectors = [unit_rows(h_NLD[:, 1:-1]) for h_NLD in states]
         owners = [of[: v_NLD.shape[1]] for v_NLD, (_, of) in zip(vectors, pieces, strict=True)]
         sides.append(list(zip(vectors, owners, strict=True)))
@@ -109,8 +106,7 @@ def align(
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
-    """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all
-    sentences (Och & Ney 2003)."""
+    """Alignment error rate, gold links all sure: 1 - 2 |A and S| / (|A| + |S|) (Och & Ney 2003)."""
     # Summed over all sentences before it is divided, so that long ones weigh more, as published.
     pairs = list(zip(found, gold, strict=True))
     total = sum(len(made) + len(sure) for made, sure in pairs)
@@ -180,8 +176,7 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
 
 @dataclass
 class AlignmentEvaluator(Evaluator):
-    """Alignment error rate against gold links, by layer and method, as an evaluator of the training
-    loop.
+    """Alignment error rate against gold links, by layer and method, as an evaluator.
 
     Values: by_layer {layer: {method: mean over languages}}, by_language {language: {layer: {method:
     rate}}}, and `alignment_error`, `alignment_error_intersection` at the layers where they are

@@ -1,5 +1,4 @@
-"""Which words of a pair attend to which (VECO, figure 1 and appendix B): the attention that a model
-computes with, in one layer."""
+"""Which words of a pair attend to which, in one layer (VECO, figure 1 and appendix B)."""
 
 from collections.abc import Sequence
 from typing import Any

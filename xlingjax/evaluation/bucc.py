@@ -35,8 +35,7 @@ def mine_pairs(
     model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
     *, layer: int | None = None, pooling: str = "first", mesh: Mesh | None = None, **options: Any,
 ) -> dict[Pair, float]:  # fmt: skip
-    """{(foreign id, English id): score}, best first: every pair that mining gives, before any
-    threshold.
+    """{(foreign id, English id): score}, best first: all that mining gives.
 
     Ratio margin over 4 neighbours each way, each sentence once. Equal sentences of a side are
     searched as one. A sentence that a side has twice takes part in the search, but has no id of its

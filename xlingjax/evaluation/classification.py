@@ -39,8 +39,7 @@ def predict(
 ) -> np.ndarray:
     """int[N]: the most likely label of every row (see `classification_rows`), of the classifier
     "plug_in" int[2, N], those of both sides (see `beside_rows`). The last batch is filled up with
-    empty rows. task: whose head, of a model with several.
-    """
+    empty rows. task: whose head, of a model with several."""
     # Without them a test set without labels has the same fields, and the same program.
     fields = {name: values for name, values in rows.items() if name not in GOLD}
     # Rows in and out on axis 0, as batches are cut and joined; sides come first again below.
@@ -50,9 +49,7 @@ def predict(
 
 
 def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:
-    """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages
-    without training examples.
-    """
+    """`by_language`, `en` where tested, and `mean_other` of languages without training examples."""
     others = [value for language, value in accuracy.items() if language not in trained_on]
     out: dict[str, Any] = {"kind": "accuracy", "by_language": dict(accuracy)}
     if "en" in accuracy:

@@ -1,8 +1,6 @@
-"""What retrieval gives without a neural model: surface overlap, and a linear model of the same
-parallel text.
+"""What retrieval gives without a neural model: surface overlap, and a linear model.
 
-A trained encoder says something about alignment only above the first, and something new only above
-the second.
+A trained encoder shows alignment only above the first, something new only above the second.
 """
 
 import functools
@@ -47,8 +45,7 @@ def lsi(
     from its own side alone. The four scores
     of retrieval in 0..1.
 
-    train: at most `limit` of these pairs, drawn with `seed`. `dimensions` is cut to what the pairs
-    can span.
+    train: at most `limit` pairs, drawn with `seed`. dimensions: at most what these span.
     """
     # Here, since only a report with floors needs them.
     from scipy.sparse import hstack

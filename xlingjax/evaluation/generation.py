@@ -1,5 +1,4 @@
-"""Generated text as an evaluator: what the model writes for held-out sources, beside their
-references."""
+"""Generated text as an evaluator: what the model writes for held-out sources, and references."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +38,7 @@ class Heldout:
 def heldout(
     pairs: Sequence[Pair], languages: Sequence[str], directions: Sequence[str] = (), limit: int = 0
 ) -> list[Heldout]:
-    """A set for each direction: both ways of pairs of two languages of `languages`, within one from
-    source to target.
+    """A set for each direction among `languages`: both ways of a pair, within one source to target.
 
     directions: these alone; limit: the first so many with text on both sides (0: all). Raises
     UserError where nothing is left, or nothing of one of `directions`.
@@ -79,8 +77,7 @@ def heldout(
 
 @dataclass
 class GenerationScore(Evaluator):
-    """Metrics of what the model writes for held-out sources (`evaluation.generation`), as an
-    evaluator.
+    """Metrics of what the model writes for held-out sources, as an evaluator.
 
     Values: {metric: {direction: value}} for `METRICS`, and their means over directions,
     {"bleu_mean": x, ...}; of `trained_on`, directions or, within a language, codes, also

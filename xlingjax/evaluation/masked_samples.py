@@ -1,5 +1,4 @@
-"""What the model puts where a word is masked: a few held-out sentences per language, for a person
-to look at."""
+"""What the model puts where a word is masked, in a few held-out sentences per language."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +22,7 @@ from xlingjax.training.evaluator import Evaluator
 
 
 def _top(model, count: int, size: int, params, batch):
-    """Probabilities and ids [B, M, count] of the likeliest of `size` pieces at the prediction
-    slots.
-    """
+    """Probabilities and ids [B, M, count] of the likeliest of `size` pieces at the slots."""
     h_BLD = model.encode(params, batch, bidirectional)
     h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
     g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)

@@ -26,9 +26,6 @@ MASK_RATE = 0.15
 Rows = dict[str, np.ndarray]
 
 
-# --- Rows -----------------------------------------------------------------------------------------
-
-
 def text_rows(
     sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
@@ -74,8 +71,7 @@ def sentence_rows(
     sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
     """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out,
-    `limit` > 0 bounds the rows.
-    """
+    `limit` > 0 bounds the rows."""
     written = filter(str.strip, sentences)
     rows = [[vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id] for text in written]
     # After long ones are left out, so that the limit counts what is measured.
@@ -143,8 +139,7 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
     """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
     prediction slots that ask for them.
 
-    Column 0 and padding are never chosen; `side` 0 or 1 keeps the choice to that side. Row r draws
-    from (seed, r) alone.
+    Never column 0 or padding; `side` 0 or 1: that side alone. Row r draws from (seed, r).
     """
     chosen_BL = np.zeros(rows["input_ids"].shape, bool)
     allowed_BL = (rows["pack_ids"] > 0) & (np.arange(chosen_BL.shape[1]) > 0)
@@ -175,8 +170,7 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
 
 
 def same_slots(parts: Sequence[Rows]) -> list[Rows]:
-    """Each with as many prediction slots as the widest, so that they share batches and
-    compilations."""
+    """Each with as many prediction slots as the widest: they share batches and compilations."""
     most = max(rows["masked_weights"].shape[1] for rows in parts)
     wider = []
     for rows in parts:
@@ -194,13 +188,8 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def hide_partner(rows: Rows) -> Rows:
-    """The same rows and predictions, each side an example of its own: attention stays within a
-    side, as if the other were not there.
-    """
+    """The same rows, each side an example of its own: attention does not see the other."""
     return rows | {"pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)}
-
-
-# --- Sums -----------------------------------------------------------------------------------------
 
 
 def _sums(model, objective, languages: int, params, batch):
@@ -246,13 +235,9 @@ def mean(by_language: Mapping[str, float]) -> float:
     return float(np.mean(list(by_language.values())))
 
 
-# --- Evaluators -----------------------------------------------------------------------------------
-
-
 @dataclass
 class TextPerplexity(Evaluator):
-    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the
-    training loop.
+    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator.
 
     Values: {"by_language": {language: perplexity}, "mean": x, "accuracy_by_language": {language:
     share of the masked pieces (CLM: of the next pieces) that are guessed right}, "accuracy_mean":
@@ -302,8 +287,7 @@ class TextPerplexity(Evaluator):
 
 @dataclass
 class TranslationPerplexity(Evaluator):
-    """TLM perplexity on held-out pairs with the partner sentence visible and hidden, the same
-    positions predicted.
+    """TLM perplexity on held-out pairs with the partner visible and hidden, at the same positions.
 
     How far `visible` lies below `hidden` is what the model draws from the translation; `hidden` is
     MLM on each side alone. Values: {"visible": {"xx-en": {"xx": ppl, "en": ppl}}, "hidden": the

@@ -35,8 +35,7 @@ def nearest(
 
 def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all
-    collapsed score 1/S, not 1.
-    """
+    collapsed score 1/S, not 1."""
     found_S = nearest(queries_SD, index_SD, mesh=mesh)
     return float(np.mean(found_S == np.arange(len(queries_SD))))
 
@@ -44,8 +43,7 @@ def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = N
 def score_layer(
     english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None
 ) -> dict[str, float]:
-    """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
-    0..1."""
+    """The figures of a layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in 0..1."""
     centred = [side_SD - side_SD.mean(axis=0) for side_SD in (english_SD, foreign_SD)]
     scores = {}
     for kind, (english, foreign) in {"raw": (english_SD, foreign_SD), "centred": centred}.items():
@@ -70,8 +68,7 @@ def mean_by_layer(
 def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     """The layer where the mean over languages is highest; the lower layer on a tie.
 
-    Chosen on the very pairs it is reported on: a ceiling for the model, as the report says beside
-    it.
+    Chosen on the pairs it is reported on: a ceiling, as the report says beside it.
     """
     return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
 
@@ -84,8 +81,7 @@ class RetrievalEvaluator(Evaluator):
     language cost a few seconds. Fewer pairs are an easier search, so figures compare only at equal
     `pairs`, which the result states. prefix: text before every sentence.
 
-    Values, of every language, layer and pooling, accuracies in 0..1 (layer "0" is the embedding
-    output):
+    Values by language, layer ("0": the embedding output) and pooling, accuracies in 0..1:
 
     - prefix: where there is one
     - cut: {language: sentences of its pairs, of both sides, that are longer than `max_length`},

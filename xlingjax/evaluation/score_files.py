@@ -27,14 +27,11 @@ from xlingjax.evaluation.submissions import (
     read_tag_lines,
 )
 
-# --- gold -----------------------------------------------------------------------------------------
-
 
 def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
     """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a
     prediction file is; None: there is none. A file of the same name whose lines have several
-    columns is one of its `download` folder.
-    """
+    columns is one of its `download` folder."""
     path = prediction_path(task, folder, language, split)
     # XGLUE's gold files are its official data, and no labels alone.
     if task.suite != "xtreme" or not path.is_file():
@@ -48,8 +45,7 @@ def label_file(task: Task, folder: str | Path, language: str, split: str = "test
 
 
 def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
-    """Gold records of `label_file`; their texts are empty. Raises UserError naming file and
-    line."""
+    """Gold records of `label_file`, their texts empty. Raises UserError naming file and line."""
     path = Path(path)
     if task.kind == "span_qa":
         return list(read_squad((path,), task, language))
@@ -73,13 +69,9 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
 
 
 def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
-    """Gold records of one language, from XTREME's label files or the official layout. Raises
-    UserError as `read`."""
+    """Gold records of a language, XTREME's label files or the official layout. Raises as `read`."""
     path = label_file(task, folder, language, split)
     return read_labels(path, task, language) if path else read(task, folder, split, language)
-
-
-# --- scores ---------------------------------------------------------------------------------------
 
 
 def summarise(
@@ -190,9 +182,6 @@ def score_files(
     for name, task in result["tasks"].items():
         task["notes"] = notes.get(name, {})
     return result | {"split": split, "missing": missing}
-
-
-# --- for the eye ----------------------------------------------------------------------------------
 
 
 def score_lines(result: Mapping[str, Any]) -> Iterable[str]:

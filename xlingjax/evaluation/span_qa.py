@@ -14,9 +14,7 @@ from xlingjax.preprocessors.span_qa import Window, places_of_windows, span_rows
 from xlingjax.preprocessors.task_rows import Beside, side_by_side
 from xlingjax.training.run_record import check_length
 
-CANDIDATES = 20
-"""Likeliest first and last columns of a window that are combined (n-best of BERT's run_squad.py).
-"""
+CANDIDATES = 20  # likeliest first and last columns of a window (n-best of run_squad.py)
 
 
 def _objective(config) -> SpanQA | PlugInSpans:
@@ -30,8 +28,7 @@ def _logits(model, params, batch):
 def predict(
     model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
-    """float32[N, L, 2]: logits of first and last column (see `span_rows`). The
-    last batch is filled up with empty rows."""
+    """float32[N, L, 2]: logits of first and last column (see `span_rows`)."""
     # Gold answers, one number a row, are not read.
     reads = _objective(model.config).reads
     fields = {name: rows[name] for name in reads if name in rows and rows[name].ndim == 2}
@@ -44,8 +41,7 @@ def predict(
 def n_best(
     logits: np.ndarray, window: Window, *, longest: int = 30, candidates: int = CANDIDATES
 ) -> list[tuple[float, int, int]]:
-    """[(score, first, last)] of a window's spans of pieces, the best first: score is the sum of
-    both logits.
+    """[(score, first, last)] of a window's spans of pieces, best first; score: both logits' sum.
 
     logits: float[L, 2] of the row. Combined are the so many likeliest first and last columns of the
     context; `first` must be shown in its maximal context, `last` not stand before it, and the span
@@ -89,8 +85,7 @@ def best_answers(
         context = questions[number].context
         spans = n_best(logits[row], window, longest=longest, candidates=candidates)
         for score, first, last in spans:
-            # By characters of the original context: pieces
-            # written out again would differ in spaces and case.
+            # By characters of the context: pieces written out would differ in spaces and case.
             text = context[window.spans[first, 0] : window.spans[last, 1]].strip()
             if not text:
                 continue

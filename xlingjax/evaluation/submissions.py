@@ -1,5 +1,4 @@
-"""Prediction files in the submission formats of XTREME and XGLUE, both ways. Labels are written as
-text, never as ids.
+"""Prediction files in the submission formats of XTREME and XGLUE, both ways; labels as text.
 
 | Kind | A file holds |
 |---|---|
@@ -37,15 +36,11 @@ class Predictions:
 
 
 def prediction_path(task: Task, folder: str | Path, language: str, split: str = "test") -> Path:
-    """Where the task's official file lies below `folder`; XTREME's names carry the split:
-    test-de.tsv, dev-de.tsv."""
+    """Where the task's official file lies below `folder`; XTREME's tell the split: dev-de.tsv."""
     place = Path(task.submission.format(language=language))
     if place.name.startswith("test-"):
         place = place.with_name(split + place.name.removeprefix("test"))
     return Path(folder) / place
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def write_predictions(
@@ -53,8 +48,7 @@ def write_predictions(
 ) -> Path:
     """Writes the official file, whole or not at all; the path. `predicted` is as `Metric.compute`
     takes it. Raises UserError for what such a file cannot hold: a label that is not the task's, a
-    line break within a text.
-    """
+    line break within a text."""
     path = prediction_path(task, folder, language, split)
     if task.kind == "span_qa":
         text = json.dumps(dict(predicted), ensure_ascii=False, indent=1) + "\n"
@@ -98,9 +92,6 @@ def _row(where: str, text: str) -> int:
     return int(text)
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predictions:
     """The predictions of a file for these gold records.
 
@@ -138,8 +129,7 @@ def _check_number(path: Path, found: int, wanted: int, what: str = "line") -> No
 def check_labels(
     path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1
 ) -> None:
-    """Raises UserError naming the line of the first that is not one of `labels`; without any, all
-    are."""
+    """Raises UserError naming the line of the first value not in `labels`, if there are any."""
     for number, value in enumerate(values, line):
         known_label(value, labels, f"{path}, line {number}")
 

@@ -54,8 +54,7 @@ def predict_tags(
     """A tag for every word of every sentence, that of its first piece, from all rows that the
     sentence takes (see `tagged_parts`). A word without a piece of its own gets "O", or of tags
     without it that of the word before, whose piece it shares. apart, marks: see `pieces_of_words`.
-    beside: of a model that is plugged in, the translation of each sentence.
-    """
+    beside: of a model that is plugged in, the translation of each sentence."""
     how: dict[str, Any] = {"apart": apart, "marks": marks}
     rows, parts = tagged_rows(sentences, vocabulary, length, tags, language, language_id, **how)
     if beside is not None:

@@ -19,8 +19,7 @@ from xlingjax.runtime.machine import is_primary
 
 def paper_layer(layers: int) -> int:
     """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24
-    (indices 7 and 13 in XTREME's scripts, which count from 0), of other models two thirds of the
-    way up."""
+    (indices 7 and 13 in XTREME's scripts, which count from 0), else two thirds up."""
     return 14 if layers == 24 else max(1, round(layers * 2 / 3))
 
 
@@ -82,8 +81,7 @@ def predict_layers(
 def predict_retrieval(
     *of: Any, layer: int | None = None, pooling: str = "mean", **options: Any
 ) -> list[int]:
-    """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction
-    file.
+    """The foreign line, from 0, that each English line finds, as in XTREME's prediction file.
 
     of: model, params, bitext, vocabulary, language, languages. layer: 0 is the embeddings; None:
     `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens with the

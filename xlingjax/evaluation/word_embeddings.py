@@ -1,5 +1,4 @@
-"""Cross-lingual word embeddings: the rows of an encoder's token table as vectors of words (XLM
-§4.5, Table 5).
+"""Cross-lingual word embeddings: rows of the token table as vectors (XLM §4.5, Table 5).
 
 Translations of a dictionary should lie close to each other (cosine, L2, retrieval), and the cosine
 of two words should follow how alike people find them (SemEval-2017 task 2). A word that has no
@@ -74,8 +73,7 @@ def word_vectors(
     """{word: its vector [D]} of the words that have one.
 
     pieces: "single", words that are one piece of the vocabulary; "mean", all words, the mean of
-    their pieces. A word with an unknown piece has none, nor has one without pieces. A phrase is
-    read as one word.
+    their pieces. A word with an unknown piece has none, nor has one without pieces.
     """
     if pieces not in PIECES:
         raise UserError(f"pieces {pieces!r} is not one of {', '.join(PIECES)}")

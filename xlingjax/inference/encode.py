@@ -54,8 +54,7 @@ def require_room(prefix: str, vocabulary, longest: int) -> None:
 
 
 def language_index(language: str, languages: Sequence[str], model) -> int:
-    """The id of `language` among the run's; 0 for a stranger when the model has no language
-    embedding.
+    """The id of `language` among the run's; 0 for a stranger to a model that embeds none.
 
     Raises UserError when the model needs an embedding that the run never trained.
     """
@@ -209,8 +208,7 @@ def token_states(
 def rows_of(
     sentences, language_id: int, pad_id: int, rows: int, length: int
 ) -> dict[str, np.ndarray]:
-    """One sentence per row as the features an encoder reads; rows past the last sentence are
-    padding."""
+    """One sentence per row, as an encoder's features; rows past the last are padding."""
     lengths = np.zeros(rows, np.int32)
     input_ids = np.full((rows, length), pad_id, np.int32)
     for row, sentence in enumerate(sentences):

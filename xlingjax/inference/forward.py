@@ -16,8 +16,7 @@ from xlingjax.model.partition import batch_sharding
 
 Rows = Mapping[str, np.ndarray]
 
-GROUPED_BATCHES = 8
-"""Fewer batches are all padded alike."""
+GROUPED_BATCHES = 8  # fewer batches are all padded alike
 
 
 @functools.lru_cache(maxsize=256)
@@ -30,8 +29,7 @@ def compiled(
     Equal arguments give the same program, so a step of the training loop compiles nothing that the
     one before has compiled. `function` must be of a module: a lambda is another one at every call.
     """
-    # Model and settings are constants of the program,
-    # parameters its arguments: they change at every step.
+    # Model and settings are constants of the program; parameters, which change, its arguments.
     run = functools.partial(function, on_xla(model, mesh), *settings)
     if mesh is None:
         return jax.jit(run)
@@ -60,8 +58,7 @@ def by_batch(
 
 def by_row(run: Callable, params: Any, rows: Rows, size: int, mesh: Mesh | None = None) -> Any:
     """What `run` gives for all rows, in their order, as NumPy arrays; `run` gives one array, or a
-    tuple of arrays, rows first. size: see `by_batch`. Raises ValueError where there are no rows.
-    """
+    tuple of arrays, rows first. size: see `by_batch`. Raises ValueError where there are no rows."""
     parts = []
     for found, count in by_batch(run, params, rows, size, mesh):
         arrays, form = jax.tree.flatten(found)
@@ -130,9 +127,7 @@ def _filled_up(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def on_xla(model: Encoder, mesh: Mesh | None) -> Encoder:
-    """The model with attention backend "xla", on the same parameters: a run's faster backend may
-    refuse the packed rows of evaluation.
-    """
+    """The model with backend "xla" and the same parameters: others may refuse packed rows."""
     if model.config.attention_backend == "xla":
         return model
     return _built(model.config.replace(attention_backend="xla"), mesh)

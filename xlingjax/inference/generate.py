@@ -1,5 +1,4 @@
-"""Lines in, lines out: what an encoder-decoder writes for each line of a text, and how likely it
-finds given ones.
+"""What an encoder-decoder writes for each line of a text, and how likely it finds given lines.
 
 Sources are tokenised as in training, `</s> x </s>`, and sorted into a few fixed lengths, so that a
 whole file costs one compilation per length. Rows lie on the mesh's data axes; what comes back is in
@@ -28,8 +27,7 @@ from xlingjax.model.seq2seq import Seq2Seq
 from xlingjax.objectives.base import CHUNK
 from xlingjax.objectives.losses import cross_entropy
 
-LENGTHS = (16, 32, 64, 128, 256, 512)
-"""Tokens of a source, `</s>` twice; the last one is the model's own limit."""
+LENGTHS = (16, 32, 64, 128, 256, 512)  # of a source, `</s>` twice; the last is the model's own
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,7 @@ class Generator:
     """An encoder-decoder that writes. tokens_per_batch: of the sources, times the beams, so that
     short lines come in larger batches; truncate: cut sources that are too long, instead of refusing
     them; seed: of drawn tokens, which depend on it and the number of their line alone. Raises
-    UserError for a model without a decoder.
-    """
+    UserError for a model without a decoder."""
 
     model: Encoder
     params: Any
@@ -125,8 +122,7 @@ class Generator:
         return Ids(v.eos_id, v.pad_id, tuple(sorted(banned)))
 
     def language(self, code: str) -> int:
-        """The id of one of the run's languages; 0 where the run names none (an import without
-        language tokens). Raises UserError for another."""
+        """A language's id; 0 where the run names none. Raises UserError for an unknown one."""
         if not self.languages and not self.model.config.tells_languages():
             return 0
         if code not in self.languages:
@@ -181,12 +177,10 @@ class Generator:
         *,
         first: int = 1,
     ) -> list[Generated]:
-        """How likely the model finds each reference, by teacher forcing: what the search says of a
-        text that it writes.
+        """How likely the model finds each reference, by teacher forcing, as the search says it.
 
         references: texts, or ids as of `Generated`. An empty line has no score. Raises UserError as
-        `generate` does, for a reference that is too long, and where there are not as many of them
-        as lines.
+        `generate` does, for a reference that is too long, and for another number of them.
         """
         require_list(lines, "lines")
         require_list(references, "references")
@@ -250,8 +244,7 @@ class Generator:
     def tokens(self, lines: Sequence[str | Sequence[int]], first: int = 1) -> list[list[int]]:
         """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;
         of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
-        `first` is the number of the first.
-        """
+        `first` is the number of the first."""
         require_list(lines, "lines")
         limit = self.longest_source
         found = []

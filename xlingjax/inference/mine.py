@@ -12,8 +12,7 @@ from xlingjax.inference.nearest import Rows, Search, Unit, nearest
 from xlingjax.inference.search import unit_rows
 
 MARGINS = ("ratio", "distance", "absolute")
-PART = 65536
-"""Sentences that are scored at a time."""
+PART = 65536  # sentences that are scored at a time
 
 
 @dataclass(frozen=True)

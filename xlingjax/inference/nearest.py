@@ -20,17 +20,13 @@ from xlingjax.inference.search import merge, neighbours, unit_rows
 from xlingjax.runtime.packages import package
 
 KINDS = ("exact", "ivf")
-LARGEST_EXACT = 200_000**2
-"""Comparisons up to which nobody has to choose."""
-BLOCK_BYTES = 1 << 28
-"""Of the rows of the index that are in memory at a time."""
+LARGEST_EXACT = 200_000**2  # comparisons up to which nobody has to choose
+BLOCK_BYTES = 1 << 28  # of the rows of the index that are in memory at a time
 QUERIES = 16384
-SAMPLE = 1 << 18
-"""Rows that lists are made from at most: their memory must not grow with the index."""
+SAMPLE = 1 << 18  # rows that lists are made from at most: their memory must not grow with the index
 
 
-Rows = Any
-"""An array [S, D], or what reads like one by slices and numbers: `vector_files.ShardedRows`."""
+Rows = Any  # [S, D], or what is sliced and indexed like it: `vector_files.ShardedRows`
 
 
 @dataclass(frozen=True)
@@ -178,8 +174,7 @@ def _parts(count: int, size: int | None = None) -> list[slice]:
 def _blocks(
     queries: Rows, index: Rows, searcher: Callable, products: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Every block of the index with every part of the queries, merged into the best so far; a block
-    is read once, and the queries with each."""
+    """Merges each block of the index, read once, with all queries into the best so far."""
     # Of whole chunks of the exact search, so that its programs are the same for each.
     size = max(1, BLOCK_BYTES // (4 * index.shape[1]) // 1024) * 1024
     for block in _parts(len(index), size):
@@ -190,8 +185,7 @@ def _blocks(
 
 
 def list_middles(index: Rows, search: Search) -> np.ndarray:
-    """float32 [lists, D]: what the rows of an index are divided by (k-means on a sample, whose seed
-    is that of `search`)."""
+    """float32 [lists, D]: what an index is divided by (k-means on a sample, `search`'s seed)."""
     lists = search.lists_of(len(index))
     size = min(len(index), SAMPLE, 32 * lists)
     # As many rows as lists are needed, which the cap may not give.

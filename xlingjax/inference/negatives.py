@@ -158,8 +158,7 @@ def _made_from(stamp: Path) -> dict | None:
 
 
 def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The text of all lines of both sides, in the order of `languages`: several files one after the
-    other."""
+    """The lines of both sides, in the order of `languages`: several files one after the other."""
     for pair in pairs:
         first, second = (pair.languages.index(code) for code in languages)
         for both in pair.lines():
@@ -245,8 +244,7 @@ def _shards(
 def averages(
     model: Encoder, params, pairs: Sequence[Sequence[np.ndarray]], length: int
 ) -> Sequence[np.ndarray]:
-    """float32 [pairs, F] of each side, from the ids of both; one of more than `length` tokens is
-    cut."""
+    """float32 [pairs, F] of each side, from the ids of both, cut at `length` tokens."""
     names = ("input_ids", "pack_ids", "sides")
     batch = {name: np.zeros((len(pairs), 2 * length), np.int32) for name in names}
     for row, sides in enumerate(pairs):

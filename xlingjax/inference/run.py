@@ -85,8 +85,7 @@ class TrainedRun:
         return vectors_NSD
 
     def in_dtype(self, dtype: str | None) -> "TrainedRun":
-        """The run whose matrix products run in `dtype`; None: in its own. Raises UserError for an
-        unknown one."""
+        """The run with matrix products in `dtype`; None: its own. Raises UserError: unknown."""
         config = self.model.config
         if dtype in (None, config.dtype):
             return self

@@ -69,8 +69,7 @@ def _rounded(rows: int) -> int:
 def _placed(
     rows: np.ndarray, shape: tuple[int, int], sharding: NamedSharding | None
 ) -> np.ndarray | jax.Array:
-    """Filled up to a shape: another one would be compiled. Every process holds the whole array and
-    gives the parts of its devices."""
+    """Filled up to a compiled shape. Every process has all rows and gives its devices' parts."""
     filled = np.zeros(shape, np.float32)
     filled[: len(rows)] = rows
     if sharding is None:

@@ -7,24 +7,17 @@ from typing import Any
 
 from xlingjax.errors import UserError
 
-LONGEST = 256
-"""Tokens of a sentence, where nothing says otherwise."""
+LONGEST = 256  # tokens of a sentence, where nothing says otherwise
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    layer: int | None = None
-    """0: the embeddings; None: the last."""
-    pooling: str | None = "mean"
-    """See `pooling_weights`; None: it is not computed here, as `unread` says."""
-    prefix: str = ""
-    """Stands before every sentence, as text."""
-    normalize: bool = False
-    """To length 1."""
-    max_length: int = LONGEST
-    """Tokens of a sentence with its prefix, separators among them; what is longer is cut."""
-    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """{name: prefix} of the released model, for other texts."""
+    layer: int | None = None  # 0: the embeddings; None: the last
+    pooling: str | None = "mean"  # see `pooling_weights`; None: not computed here (`unread`)
+    prefix: str = ""  # stands before every sentence, as text
+    normalize: bool = False  # to length 1
+    max_length: int = LONGEST  # tokens of a sentence, with prefix and separators; more are cut
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # {name: prefix}
     unread: str = ""
 
     def of(
@@ -57,8 +50,7 @@ class Sentences:
 
 
 def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
-    """Those of a run, from its run.json: what was imported, or where it began; None: it does not
-    tell."""
+    """A run's, from its run.json: of what was imported, or where it began; None: not told."""
     # A run that began from an imported one has its way in the configuration of its start.
     settings = record.get("sentences") or record.get("config", {}).get("sentences")
     if not settings:

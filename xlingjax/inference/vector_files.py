@@ -15,8 +15,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.records import read_npy, read_record
 
-ROWS = 65536
-"""Of a shard: what a kill costs at most, and what is in memory at a time."""
+ROWS = 65536  # of a shard: what a kill costs at most, and what is in memory at a time
 FINISHED = "finished.json"
 
 

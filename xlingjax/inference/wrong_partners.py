@@ -11,8 +11,7 @@ import numpy as np
 from xlingjax.inference.nearest import Rows, Search, Unit, nearest
 from xlingjax.inference.search import unit_rows
 
-PART = 16384
-"""Sentences that are chosen for at a time."""
+PART = 16384  # sentences that are chosen for at a time
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,7 @@ class Meanings:
         return np.flatnonzero(self.target_S == np.arange(len(self.target_S)))
 
     def wrong(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Whether these lines of the target translate no line that says what those of the source
-        say; numbers that broadcast."""
+        """Whether these target lines translate no line that says what the source lines say."""
         pairs = self.source_S[sources] * len(self.target_S)
         pairs = pairs + self.target_S[targets]
         at = np.searchsorted(self.right, pairs)
@@ -96,8 +94,7 @@ def nearest_wrong(
     search: Search = Search(),
     folder: Path | None = None,
 ) -> np.ndarray:
-    """int [S, k]: the lines of the target that are nearest to each of the source and wrong, best
-    first; -1 where there are fewer."""
+    """int [S, k]: lines nearest to each source and wrong, best first; -1 where there are fewer."""
     distinct = meanings.distinct()
     index: Rows = Unit(second, distinct)
     queries: Rows = Unit(first)
@@ -132,8 +129,7 @@ def nearest_wrong(
 
 
 def first_of_equal_keys(texts: Iterable[str]) -> np.ndarray:
-    """int64 [S]: of each text the number of the first that is equal. By 128 bits of a hash each:
-    texts themselves may not fit memory."""
+    """int64 [S]: the first text equal to each, by 128 bits of a hash: memory may not hold all."""
     hashes = np.fromiter(map(_hash, texts), np.dtype("2u8"))
     # Stable, so that the first of equal ones stands before the others.
     order = np.lexsort((hashes[:, 1], hashes[:, 0]))

@@ -97,9 +97,6 @@ def _platform(mesh: Mesh | None) -> str:
     return first_device(mesh).platform
 
 
-# --- xla ---
-
-
 def _prepare_xla(mask: Mask, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
     # The lowest number hides a key as -inf does, for every query sees one key at least, and is
     # finite: nothing that is done with it gives NaN. Made once for all layers.
@@ -122,9 +119,6 @@ def require_length(holds: Any, backend: str, tokens: int) -> None:
     require(holds, backend, f"takes rows of {takes}, not of {tokens}: change LENGTH")
 
 
-# --- chunked ---
-
-
 def _prepare_chunked(
     mask: Mask, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Fields]:
@@ -137,9 +131,6 @@ def _chunked(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     qkv = q_BLHK, k_BSHK, v_BSHK
     fields = self.arrays["queries"], self.arrays["keys"]
     return chunked.attend(self.mask, rate, *qkv, *fields, key)
-
-
-# --- flash ---
 
 
 def _prepare_flash(

@@ -17,10 +17,8 @@ from xlingjax.model.masks import Fields, Mask
 
 Array = jax.Array
 
-BLOCK = 128
-"""Queries at a time, at most."""
-LEAST = 32
-"""In smaller blocks a device has too little to do at a time."""
+BLOCK = 128  # queries at a time, at most
+LEAST = 32  # in smaller blocks a device has too little to do at a time
 
 
 def block_of(length: int) -> int:

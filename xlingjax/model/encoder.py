@@ -274,8 +274,7 @@ class Encoder:
     ) -> Array:
         """float32 logits_BC (of "tagging" logits_BLC), of the head of `task` where the model has
         several. Reads input_ids, pack_ids and, for "difference", sides. Raises `UserError` for a
-        model without that head.
-        """
+        model without that head."""
         c = self.config
         if not c.labels_of(task):
             known = ", ".join(dict(c.task_labels or ())) or "none"

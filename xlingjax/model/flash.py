@@ -23,14 +23,10 @@ from xlingjax.model.masks import Fields, Mask
 Array = jax.Array
 
 _FIELDS = ("pack", "side", "is_mask", "position", "language")
-ROWS = 8
-"""Of the chip's registers: as many places are kept for fields."""
-_LANES = 128
-"""Numbers that the chip computes side by side."""
-LONGEST = 4096
-"""Keys that stand on a chip at once, with the scores of a block of queries."""
-_ELEMENTS = 1 << 17
-"""Scores of a block: half a megabyte in float32, of which a few stand at a time."""
+ROWS = 8  # of the chip's registers: as many places are kept for fields
+_LANES = 128  # numbers that the chip computes side by side
+LONGEST = 4096  # keys that stand on a chip at once, with the scores of a block of queries
+_ELEMENTS = 1 << 17  # scores of a block: half a megabyte in float32, of which a few stand at a time
 _LONG = 3072
 """Keys, at most, that with all that is computed of them take no more of the chip's memory than the
 compiler gives a kernel of itself: 16 MiB."""
@@ -47,8 +43,7 @@ class Kernel:
     length: int
     keys: int
     size: int
-    together: int = 1
-    """Heads that stand side by side in the chip's lanes; of TPUs."""
+    together: int = 1  # heads that stand side by side in the chip's lanes; of TPUs
 
     @property
     def width(self) -> int:
@@ -172,9 +167,6 @@ def cost(kernel: Kernel, heads: int, products: int) -> pl.CostEstimate:
     )
 
 
-# ---- which part of an array a call of the kernel sees --------------------------------------------
-
-
 def _grid(kernel: Kernel, q: Array) -> tuple[int, int, int, int]:
     """Row, heads that stand together, block of queries, head of those together."""
     rows, length, lanes = q.shape
@@ -202,9 +194,6 @@ def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
         pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i, j: (b, 0, 0)),
         pl.BlockSpec((None, None, 1, 2), lambda b, h, i, j: (b, h * kernel.together + j, 0, 0)),
     ]
-
-
-# ---- what the kernels compute --------------------------------------------------------------------
 
 
 def _forward_kernel(kernel, q, k, v, queries, keys, seeds, o):

@@ -132,9 +132,6 @@ def _call(kernel, run, tile: Tile, given, out, axes: str, products: int):
     )(*given)
 
 
-# ---- what the kernels compute --------------------------------------------------------------------
-
-
 def _forward_kernel(kernel, tile, q, k, v, queries, keys, seeds, o, sums):
     q_LK, here = q[...], pl.program_id(2)
 

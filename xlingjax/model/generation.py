@@ -150,8 +150,7 @@ class _Beams(NamedTuple):
     last_BW: Array
     texts_BWT: Array
     score_BW: Array
-    ended: Texts
-    """The best that are finished."""
+    ended: Texts  # the best that are finished
     done_B: Array
 
 

@@ -148,8 +148,7 @@ partner = (bidirectional & ~same_side).named("partner")
 """Across a pair: each side sees the other one (VECO's cross-attention, Unicoder's word recovery).
 """
 
-own_side = (bidirectional & same_side).named("own_side")
-"""Each side of a pair alone."""
+own_side = (bidirectional & same_side).named("own_side")  # each side of a pair alone
 
 # It names the query too (`>= 0`), for its shape.
 first_side = Mask("first_side", lambda q, k: (k.side == 0) & (q.side >= 0))

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import jax
 
-SHARE = 0.85
-"""Of a device's memory that a plan may fill: the compiler and the data need some too."""
+SHARE = 0.85  # of a device's memory that a plan may fill: the compiler and the data need some too
 
 
 def device_bytes() -> int:

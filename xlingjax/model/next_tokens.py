@@ -56,8 +56,7 @@ class NextTokens:
     ) -> tuple[Array, Array, Cache]:
         """(log-probabilities [R, C] of the likeliest next tokens, LOWEST and below where they are
         not allowed; these tokens; the next cache). draw: (logits [V, R], column) -> the one token
-        [R, 1] to take instead.
-        """
+        [R, 1] to take instead."""
         column = cache.column
         h_RD, cache = self.model.step(self.params, cache, ids_R, languages_R)
         logits_VR, apart_RN = self._logits(h_RD, column)

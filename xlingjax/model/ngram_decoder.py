@@ -54,8 +54,7 @@ def from_first(fields: Fields) -> Fields:
 def bucket(config: ModelConfig, distance: Array) -> Array:
     """The bucket, 0 to U-1, of each distance (position of the query less that of the key; below 0
     it counts as 0): one for each distance under U/2, then ever wider ones, of which the last has
-    all from relative_max_distance on. In the smallest type that has U numbers.
-    """
+    all from relative_max_distance on. In the smallest type that has U numbers."""
     longest = config.relative_max_distance
     exact = config.relative_buckets // 2
     wide = config.relative_buckets - exact
@@ -74,13 +73,10 @@ class StreamAttention:
     """What the self-attention of every layer shares: L queries of all streams, S keys of the main
     one."""
 
-    allowed_BLS: Array
-    """bool: who sees whom."""
+    allowed_BLS: Array  # bool: who sees whom
     buckets_BLS: Array
-    streams: int = dataclasses.field(metadata={"static": True})
-    """1+n"""
-    backend: str = dataclasses.field(metadata={"static": True})
-    """xla, or chunked."""
+    streams: int = dataclasses.field(metadata={"static": True})  # 1+n
+    backend: str = dataclasses.field(metadata={"static": True})  # xla, or chunked
     dropout: float = dataclasses.field(metadata={"static": True})
 
     def __call__(
@@ -139,8 +135,7 @@ class StreamAttention:
 class NgramAttention(nn.Module):
     """The decoder's self-attention, called as `MultiHeadAttention` is with x as memory. What a
     query adds to its scores for each bucket of distances is linear in its state, and not scaled as
-    the product of query and key is.
-    """
+    the product of query and key is."""
 
     config: ModelConfig
 

@@ -60,8 +60,7 @@ def make_mesh(
 ) -> Mesh:
     """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use
     fewer devices than there are, but only in a single process. Raises UserError when the sizes do
-    not fit the devices.
-    """
+    not fit the devices."""
     if devices is None:
         devices = jax.devices()
     sizes = mesh_sizes(config, len(devices), jax.process_count())
@@ -147,8 +146,7 @@ def with_shardings(shapes: Any, shardings: Any) -> Any:
 def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> Any:
     """Shardings for a tree that contains copies of the parameters (optimizer moments): a leaf whose
     path ends in a parameter's path and whose shape is the parameter's lies as the parameter does;
-    every other leaf is replicated.
-    """
+    every other leaf is replicated."""
     with_paths, _ = jax.tree_util.tree_flatten_with_path(params)
     known = {}
     for (path, leaf), sharding in zip(with_paths, jax.tree.leaves(shardings), strict=True):

@@ -26,8 +26,7 @@ Array = jax.Array
 
 SELF = causal & bidirectional
 """Who sees whom in the decoder: itself and what stands before it in its example."""
-CROSS = bidirectional
-"""The source of the same example."""
+CROSS = bidirectional  # the source of the same example
 
 
 def decoder_side(batch: Batch) -> dict[str, Array]:
@@ -142,8 +141,7 @@ class Seq2Seq(Encoder):
 
     _module: type[Decoder] = Decoder
     _self_attention: type[nn.Module] = MultiHeadAttention
-    _ahead = 0
-    """Positions beyond a target's last one that the decoder reads."""
+    _ahead = 0  # positions beyond a target's last one that the decoder reads
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
         super().__init__(config, mesh)

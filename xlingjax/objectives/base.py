@@ -19,8 +19,7 @@ from xlingjax.objectives.ramp import Ramp
 Array = jax.Array
 Batch = Mapping[str, Array]
 Params = dict[str, Any]
-Head = Callable[[Params, Array], tuple[Array, Array, Array]]
-"""As `Encoder.vocab_head`."""
+Head = Callable[[Params, Array], tuple[Array, Array, Array]]  # as `Encoder.vocab_head`
 Shapes = Mapping[str, tuple[int, ...]]
 
 INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
@@ -49,16 +48,11 @@ class Loss:
 class Predictions:
     """M predictions per row and what they are made from."""
 
-    states: Array
-    """h_BMD."""
-    columns: Array
-    """[B, M]: the column of the row whose state it is."""
-    targets: Array
-    """[B, M]: the id, or class, to predict."""
-    weights: Array
-    """[B, M]: 1, or 0 where nothing is predicted."""
-    languages: Array
-    """[B, M]: whose metric it counts for."""
+    states: Array  # h_BMD
+    columns: Array  # [B, M]: the column of the row whose state it is
+    targets: Array  # [B, M]: the id, or class, to predict
+    weights: Array  # [B, M]: 1, or 0 where nothing is predicted
+    languages: Array  # [B, M]: whose metric it counts for
 
 
 class Objective(abc.ABC):
@@ -153,8 +147,7 @@ class TokenObjective(Objective):
     `chunk` at a time."""
 
     chunk: int
-    smoothing = 0.0
-    """Of the targets, see `cross_entropy`."""
+    smoothing = 0.0  # of the targets, see `cross_entropy`
     weighed_by = "masked_weights"
 
     def head(self, model: Encoder) -> Head:
@@ -195,8 +188,7 @@ class Judged:
     """What is paid for T predictions of labels, and what their metrics are."""
 
     loss_T: Array
-    correct_T: Array
-    """bool."""
+    correct_T: Array  # bool
     weights_T: Array
     languages_T: Array
 

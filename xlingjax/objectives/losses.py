@@ -11,12 +11,9 @@ Array = jax.Array
 
 
 class CrossEntropy(NamedTuple):
-    loss: Array
-    """Scalar: sum of weight * nll. The only differentiable field."""
-    nll_T: Array
-    """Per token in nats, float32; 0 where the weight is 0."""
-    correct_T: Array
-    """float32: 1 where no logit is above the target's; 0 where the weight is 0."""
+    loss: Array  # scalar: sum of weight * nll. The only differentiable field
+    nll_T: Array  # per token in nats, float32; 0 where the weight is 0
+    correct_T: Array  # float32: 1 where no logit is above the target's; 0 where the weight is 0
 
 
 def gather_positions(h_BLD: Array, positions_BM: Array) -> Array:

@@ -17,8 +17,7 @@ class Summed:
     batch is {name: batch of that objective}, and so are the metrics; a term is called "name/term".
     """
 
-    parts: Mapping[str, tuple[Objective, float]]
-    """{name: (objective, factor)}."""
+    parts: Mapping[str, tuple[Objective, float]]  # {name: (objective, factor)}
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:

@@ -25,8 +25,7 @@ from xlingjax.objectives.base import (
 )
 from xlingjax.objectives.ramp import Ramp
 
-KINDS = ("plug_out", "plug_in", "tlm")
-"""Of terms: both sides from H, both from S, and the fifth."""
+KINDS = ("plug_out", "plug_in", "tlm")  # of terms: both sides from H, both from S, and the fifth
 
 
 @dataclasses.dataclass(frozen=True)

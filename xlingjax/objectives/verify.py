@@ -28,8 +28,7 @@ class Finding:
     leaks: int
     seen: int
     moved: int
-    exact: bool
-    """Whether every word that is seen must move the prediction (float32)."""
+    exact: bool  # whether every word that is seen must move the prediction (float32)
 
     @property
     def verdict(self) -> str:

@@ -14,8 +14,7 @@ from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation, at_target, with_decoder
 
-SKIPS = ("target", "runs", "none")
-"""Of what stream i does not predict the first i words."""
+SKIPS = ("target", "runs", "none")  # of what stream i does not predict the first i words
 
 
 @dataclasses.dataclass(frozen=True)

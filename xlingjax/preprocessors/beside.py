@@ -62,9 +62,6 @@ def training_pairs(
     return [*own], [*beside], len(there) - len(learnt), pairs.said("left out")
 
 
-# ---- what is predicted ---------------------------------------------------------------------------
-
-
 def beside_of(task: Task, data: str | Path, split: str, language: str) -> tuple[str, str]:
     """(split, language) of what stands beside the examples of a language: its own set translated
     into `Task.trained_on`, else that language's set, of which it is the translation. Raises

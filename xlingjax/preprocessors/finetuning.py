@@ -10,10 +10,8 @@ from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.runtime.workers import default_processes
 
-PIECES = ("first", "all")
-"""Which pieces of a word have its tag."""
-_MANY = 1024
-"""Texts that are worth several threads."""
+PIECES = ("first", "all")  # which pieces of a word have its tag
+_MANY = 1024  # texts that are worth several threads
 Rows = dict[str, np.ndarray]
 Encoded = tuple[np.ndarray, np.ndarray]
 """(ids of all texts, one behind the other; int64[N]: how many each has)."""
@@ -103,9 +101,6 @@ def joined(texts: Sequence[Sequence[int]]) -> Encoded:
     return np.array(flat, np.int64), np.array([len(text) for text in texts], np.int64)
 
 
-# --- Labelled texts -------------------------------------------------------------------------------
-
-
 def classification_rows(
     examples: Sequence[Example],
     vocabulary,
@@ -116,8 +111,7 @@ def classification_rows(
 ) -> Rows:
     """All examples of one language as arrays [N, length] and [N]: the features that
     `Classification` reads (see `pair_rows`). An example without a hypothesis is a single text; one
-    without a label has weight 0.
-    """
+    without a label has weight 0."""
 
     def encoded(texts: Sequence[str]) -> Encoded:
         threads = default_processes() if len(texts) >= _MANY else 1
@@ -142,8 +136,6 @@ def classification_rows(
     }
 
 
-# --- Tagged sentences -----------------------------------------------------------------------------
-
 Parts = list[tuple[int, list[int], list[int]]]
 """(sentence, its pieces, the word of each piece) for every row."""
 
@@ -158,8 +150,7 @@ def tagged_parts(
 ) -> Parts:
     """A sentence whose pieces do not fit a row goes on in the next, and no word stands in two
     (XTREME's preprocessing); of a word that is longer than a row the first pieces stay. apart,
-    marks: see `pieces_of_words`. Raises UserError for a `length` without room for a piece.
-    """
+    marks: see `pieces_of_words`. Raises UserError for a `length` without room for a piece."""
     if length < 3:
         raise UserError(
             f"length {length} leaves no room for a piece between 2 separators: use at least 3"

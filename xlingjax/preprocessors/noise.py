@@ -23,10 +23,8 @@ from xlingjax.data.scripts import is_unspaced
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_choice, require_numbers
 
-LONGEST_SPAN = 32
-"""Longer spans are cut to it: at a mean of 10 one in ten million is."""
-UNITS = ("words", "pieces")
-"""What is shuffled, dropped and masked as one."""
+LONGEST_SPAN = 32  # longer spans are cut to it: at a mean of 10 one in ten million is
+UNITS = ("words", "pieces")  # what is shuffled, dropped and masked as one
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What a task is trained on, as entries of the store: each is made once, by whoever needs it
-first, and then read by every run, seed and process. Much is made in several processes.
-"""
+first, and then read by every run, seed and process. Much is made in several processes."""
 
 from __future__ import annotations
 
@@ -28,15 +27,11 @@ from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
 
-FORMAT = 6
-"""Part of every name: another form leaves the old ones alone."""
+FORMAT = 6  # part of every name: another form leaves the old ones alone
 KIND = "labelled"
-CHUNK_RECORDS = 4096
-"""Records whose padded rows are in memory at a time."""
-MANY_RECORDS = 50_000
-"""So many are worth a line."""
-MUCH_BYTES = 1 << 24
-"""Files below this are tokenised here: starting processes takes longer."""
+CHUNK_RECORDS = 4096  # records whose padded rows are in memory at a time
+MANY_RECORDS = 50_000  # so many are worth a line
+MUCH_BYTES = 1 << 24  # files below this are tokenised here: starting processes takes longer
 _READ_BY = {
     "classification": ("length", "reset_positions"),
     "ranking": ("length", "reset_positions"),
@@ -58,8 +53,7 @@ class Part:
     reading: Reading
     origin: str
     language: str
-    paired: bool = False
-    """Each beside the example that it translates, in rows of two texts."""
+    paired: bool = False  # each beside the example that it translates, in rows of two texts
 
     @property
     def shown(self) -> str:
@@ -191,9 +185,6 @@ def _ragged(part: Part, learnt: Sides, vocabulary) -> RaggedRows:
         rows = part.rows([side[begin : begin + CHUNK_RECORDS] for side in learnt], vocabulary)
         made.append(RaggedRows.of(rows, part.reading.length, vocabulary.pad_id))
     return RaggedRows.joined(made)
-
-
-# --- in several processes -------------------------------------------------------------------------
 
 
 def _make_in_processes(missing: Sequence[Part], vocabulary) -> None:

@@ -1,6 +1,5 @@
 """Span corruption (Raffel et al. 2020, §3.1.4 and §3.3): spans of a text are hidden behind one
-sentinel each, and the decoder writes every sentinel and what it hides.
-"""
+sentinel each, and the decoder writes every sentinel and what it hides."""
 
 from __future__ import annotations
 

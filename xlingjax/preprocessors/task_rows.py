@@ -29,24 +29,15 @@ class Reading:
     """How records become rows."""
 
     length: int = 128
-    reset_positions: bool = False
-    """See `pair_rows`."""
-    stride: int = 128
-    """Of questions: pieces from one window's begin to the next."""
-    max_question: int = 64
-    """Of questions: pieces that are kept."""
-    longest: int = 30
-    """Of questions: pieces of an answer that is given."""
-    pieces: str = "first"
-    """Of tags: which pieces of a word learn them (see `tagged_rows`)."""
-    beams: int = 1
-    """Of texts that are written."""
-    no_repeat_ngram: int = 0
-    """Of texts that are written: no so many tokens in a row twice."""
-    apart: bool = True
-    """Of tags: words are tokenised one by one (XTREME, XGLUE)."""
-    marks: str | None = None
-    """Of tags: see `pieces_of_words`; None: the task's."""
+    reset_positions: bool = False  # see `pair_rows`
+    stride: int = 128  # of questions: pieces from one window's begin to the next
+    max_question: int = 64  # of questions: pieces that are kept
+    longest: int = 30  # of questions: pieces of an answer that is given
+    pieces: str = "first"  # of tags: which pieces of a word learn them (see `tagged_rows`)
+    beams: int = 1  # of texts that are written
+    no_repeat_ngram: int = 0  # of texts that are written: no so many tokens in a row twice
+    apart: bool = True  # of tags: words are tokenised one by one (XTREME, XGLUE)
+    marks: str | None = None  # of tags: see `pieces_of_words`; None: the task's
 
     def __post_init__(self):
         sizes = "length stride max_question longest"

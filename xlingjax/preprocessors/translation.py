@@ -40,8 +40,7 @@ def start_ids(
 class TranslationFeatures(Preprocessor):
     """Pairs, source and target; the switches are those of `targets.translation_rows` and
     `start_ids`. within: reads the pairs of texts within one language, and not the translations;
-    truncate: and cuts their sources if too long.
-    """
+    truncate: and cuts their sources if too long."""
 
     # A field, not a constant: a run may have several such stages, each with draws of its own.
     name: str = "translation"

@@ -28,8 +28,7 @@ def build_report(
     finetuned: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
 ) -> Path:
-    """Writes report.html and report.json into `output` (default: the run folder) and returns the
-    page's path.
+    """Writes report.html and report.json into `output` (default: the run); returns the page's path.
 
     compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs
     whose accuracy per language is shown. A run
@@ -58,8 +57,7 @@ def build_report(
 def figures(
     run: Run, others: Runs, tuned: Sequence[Run], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What report.json holds: the summary, and the latest values of every evaluation of every run
-    shown."""
+    """What report.json holds: the summary, and the last values of all evaluations shown."""
 
     def latest(run: Run) -> dict[str, Any]:
         return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
@@ -154,9 +152,6 @@ def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) 
         return otherwise
 
 
-# ---- tables --------------------------------------------------------------------------------------
-
-
 def _table(
     first: str, columns: Mapping[str, Mapping[str, Any]], last: Sequence[str] = ()
 ) -> dict[str, Any]:
@@ -183,9 +178,6 @@ def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
     """{name of a run: its last values of an evaluator}, of those that have some."""
     last = {name: run.last(kind) for name, run in runs.items()}
     return {name: values for name, values in last.items() if values}
-
-
-# ---- results -------------------------------------------------------------------------------------
 
 
 def retrieval(runs: Runs) -> dict[str, Any] | None:
@@ -289,12 +281,8 @@ def training(runs: Runs) -> list[Any]:
     return drawing.labelled(pictures.losses(runs), "training loss per objective")
 
 
-# ---- samples of what was learnt ------------------------------------------------------------------
-
-
 def samples(run: Run) -> list[dict[str, Any]]:
-    """Masked words, and the model's guesses. pieces: (text, whether the first guess is it;
-    None: not hidden)."""
+    """Masked words, and the model's guesses. pieces: (text, the first is right; None: seen)."""
     shown = []
     for sample in (run.last("masked_samples") or {"texts": []})["texts"]:
         pieces: list[tuple[str, bool | None]] = []
@@ -307,12 +295,8 @@ def samples(run: Run) -> list[dict[str, Any]]:
     return shown
 
 
-# ---- what the run was ----------------------------------------------------------------------------
-
-
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """{stage of an objective: the sampling table of its data}, epochs added for the steps that it
-    took."""
+    """{stage of an objective: its data's sampling table}, with epochs for the steps taken."""
     tables = {}
     data = run.record.get("identity", {}).get("data", {})
     for name, identity in data.items():
@@ -322,8 +306,7 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         objective, start = stage_of(name)
         later = [begin for other, begin in map(stage_of, data) if other == objective]
         end = min((begin for begin in later if begin > start), default=math.inf)
-        # A line is of one stage: training logs where one begins. By steps and not by the last
-        # step: objectives take turns.
+        # A line is of one stage: training logs where one begins. By steps: objectives take turns.
         lines = run.lines(objective)
         taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)
         tables[name] = [

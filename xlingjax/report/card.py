@@ -1,5 +1,4 @@
-"""README.md of an exported model: the model card of Hugging Face's hub, from what the run's files
-say."""
+"""README.md of an exported model: a Hugging Face model card, from what the run's files say."""
 
 import dataclasses
 import json
@@ -42,16 +41,14 @@ def model_card(
     for. notes: what the export said. licence, base (the model that training began from):
     identifiers of the hub. before_after: rows "figure", "before", "after". vectors: the model's own
     way to make sentence vectors; None: means of the last layer. start: of a model that writes in
-    several languages, the token of one, with which its decoder begins.
-    """
+    several languages, the token of one, with which its decoder begins."""
     # Later figures are of other weights than those that were exported.
     until = dataclasses.replace(
         run,
         evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
     )
-    # What was exported decides, not what was trained:
-    # a pretrained run may be exported as an encoder.
+    # What was exported decides, not what was trained: a pretrained run may be an encoder.
     architecture = described["architectures"][0]
     auto, task = next(classes for end, classes in _TASKS.items() if architecture.endswith(end))
     weights = run.record.get("weights", {})

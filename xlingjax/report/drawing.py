@@ -96,13 +96,9 @@ def styled(draw):
     return drawn
 
 
-# ---- curves --------------------------------------------------------------------------------------
-
-
 @dataclass
 class Panel:
-    """Curves over an axis. curves: {name: (x, y)}, None in y leaves a gap. levels: {name: height}
-    of lines to compare with: chance, a guess."""
+    """curves: {name: (x, y)}; None in y is a gap. levels: {name: height} of chance, a guess."""
 
     title: str
     xlabel: str = "step"
@@ -154,9 +150,6 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, cycle(COLOURS), strict=False))
 
 
-# ---- cells ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Grid:
     """A table of percentages, coloured. rows: (name, values)."""
@@ -166,19 +159,14 @@ class Grid:
     rows: Sequence[tuple[str, Sequence[float | None]]]
 
 
-# ---- as text and as files ------------------------------------------------------------------------
-
-
 @styled
 def svg(figure: Any) -> Markup:
-    """The figure as an <svg> element that refers to nothing outside itself. It keeps its size; its
-    ink is the page's, which may be dark."""
+    """An <svg> element without references outside. Its ink is the page's, which may be dark."""
     buffer = io.StringIO()
     # Without a date, so that the same run gives the same page.
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-    # In a page neither the XML declaration nor the names of its spaces are needed, and these are
-    # addresses, of which a page has none.
+    # A page needs neither the XML declaration nor its namespaces, which are addresses.
     text = text[text.index("<svg") :]
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # matplotlib's one rule would apply to the whole page.

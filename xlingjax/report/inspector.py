@@ -29,8 +29,7 @@ from xlingjax.report.rows import (
 )
 from xlingjax.runtime.files import write_text
 
-STYLES = {"mask": "yellow", "random": "red", "kept": "green"}
-"""Of the words that are to be predicted; others are cyan."""
+STYLES = {"mask": "yellow", "random": "red", "kept": "green"}  # of predicted words; else cyan
 
 
 def inspect(
@@ -48,8 +47,7 @@ def inspect(
 
     record: of the run to come, as `run_record.schedule_record` makes it. output: a folder for
     inspect.html, which has the masks and a line for each token, too. console: a rich Console; None
-    makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources
-    advance.
+    makes one. Returns {name: mask statistics}, empty for objectives without masks.
     """
     from rich.console import Console
 
@@ -100,8 +98,7 @@ def inspect(
 def _draw(
     objective: Objective, source: BatchSource, vocabulary, batches: int
 ) -> tuple[Batch, dict[str, Any]]:
-    """The first batch, and the mask statistics of `batches`, {} of an objective that hides no
-    word."""
+    """The first batch, and the mask statistics of `batches`; {}: no word is hidden."""
     first = source.next()
     if not {"masked_positions", "run_offsets"} & set(objective.reads):
         return first, {}
@@ -115,9 +112,6 @@ def write_page(folder: Path, title: str, parts: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
     write_text(folder / "inspect.html", page)
-
-
-# ---- on the terminal -----------------------------------------------------------------------------
 
 
 def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:

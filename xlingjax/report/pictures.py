@@ -1,6 +1,5 @@
 """The pictures of a report: courses over training, tables by layer, attention, alignment, masks.
-Each takes runs or the values of an evaluation and gives figures, none where nothing is to be
-drawn."""
+Each takes runs or values of an evaluation and gives figures, if any."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,12 +27,8 @@ MASK = (2.3, 2.4)  # inches of a mask in a page
 MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)  # seen on white and on black
 
 
-# ---- over training -------------------------------------------------------------------------------
-
-
 def _along(runs: Mapping[str, Run], run: Run, steps: Sequence[int]) -> Sequence[float]:
-    """Where the points of a curve lie: runs that are compared may have batches of other sizes, and
-    are drawn over tokens."""
+    """A curve's x: compared runs, whose batches may differ, are drawn over tokens."""
     return (run.tokens_at(steps) / 1e6).tolist() if len(runs) > 1 else steps
 
 
@@ -84,9 +79,6 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
     return drawing.draw(panels)
 
 
-# ---- by layer ------------------------------------------------------------------------------------
-
-
 Shares = Mapping[str, float]
 
 
@@ -97,8 +89,7 @@ def _by_layer(
     score: str,
     beside: Mapping[str, Shares] = {},  # noqa: B006 - only read
 ) -> Grid:
-    """Language by layer, in percent: from 0 to 100 in every run, so that colours compare. beside:
-    {title: {language: share}} of further columns."""
+    """Language by layer, from 0 to 100 % in every run. beside: {title: {language: share}}."""
     rows = []
     for language, by_layer in {**table, "mean": means}.items():
         shares = [by_layer[layer][score] for layer in means]
@@ -109,8 +100,7 @@ def _by_layer(
 
 
 def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> list[Grid]:
-    """Language by layer, raw and centred. The floors stand beside: a figure below them says nothing
-    of alignment."""
+    """Language by layer, raw and centred. A figure below its floor says nothing of alignment."""
     pooling = next(iter(values["by_language"]))
     layers = values["by_layer"][pooling]
     pairs = values["pairs"].items()
@@ -137,8 +127,6 @@ def alignment_grids(values: Mapping[str, Any]) -> list[Grid]:
         grids.append(_by_layer(title, values["by_language"], values["by_layer"], method))
     return grids
 
-
-# ---- of a pair or a row --------------------------------------------------------------------------
 
 ATTENTION_HEAD = ("text", "piece", "looks most at", "share", "of the other text")
 

@@ -1,5 +1,4 @@
-"""What objectives read: rows of their batches, token by token and as running text, who may see
-whom, how much is hidden.
+"""What objectives read: rows by token and as text, who may see whom, how much is hidden.
 
 The masks are the objective's own predicates, which attention uses.
 """
@@ -28,8 +27,7 @@ MARKS = {
     "answer": "the answer",
     "pseudo": "a pseudo token's place",
 }
-"""Meaning of the mark of each chosen word. "next" has none: it is predicted at every
-word."""
+"""What each chosen word's mark means. "next" has none: it is predicted at every word."""
 STATISTICS_HEAD = (
     "language",
     "tokens",
@@ -39,9 +37,6 @@ STATISTICS_HEAD = (
     "random (%)",
     "kept (%)",
 )
-
-
-# ---- a row ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a batch without its padding; `grids_LL`[use][q, k]: token q sees token k in that
-    use of attention."""
+    """A row of a batch without padding; `grids_LL`[use][q, k]: token q sees token k in that use."""
 
     tokens: list[Token]
     grids_LL: dict[str, np.ndarray]
@@ -174,8 +168,7 @@ def _at(
 
 
 def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
-    """({column: id hidden there}, {column: how the input shows it}) of the prediction slots of a
-    batch of one row."""
+    """({column: id hidden there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
     targets = {}
     fates = {}
@@ -193,8 +186,7 @@ def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
 
 
 def with_slots(batch: Batch) -> Batch:
-    """Where a decoder predicts what its source hides (xFNP): with prediction slots at these words
-    of the source."""
+    """Where a decoder predicts what the source hides (xFNP): with slots at these words of it."""
     if "run_offsets" not in batch:
         return batch
     # The word that a decoder's column predicts stands one position further, in the same example.
@@ -215,9 +207,6 @@ def facts(objective: Objective, source: BatchSource, view: Row) -> str:
     shapes = [f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads]
     label = "" if view.label is None else f"; label {view.label}"
     return f"{masks}; {', '.join(shapes)}{label}"
-
-
-# ---- a row as running text -----------------------------------------------------------------------
 
 
 def examples(tokens: Iterable[Token]) -> list[list[list[Token]]]:
@@ -291,14 +280,10 @@ def with_masks(row: Mapping[str, Any], view: Row) -> dict[str, Any]:
     return {**row, "pictures": shown, "open": everything}
 
 
-# ---- the first rows of a run ---------------------------------------------------------------------
-
-
 def first_rows(
     objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary
 ) -> list[dict[str, Any]]:
-    """What a report shows of the first batches, as JSON: of every objective's first stage the first
-    of the rows in most languages."""
+    """A report's first batches, as JSON: each objective's row in the most languages."""
     shown = []
     for name, (objective, source) in objectives.items():
         if stage_of(name)[1]:
@@ -323,15 +308,11 @@ def section(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     return {"rows": rows, "marks": marks}
 
 
-# ---- how much is hidden --------------------------------------------------------------------------
-
-
 def mask_statistics(
     batches: Sequence[Batch], vocabulary, languages: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token,
-    padding apart), and what share of the predictions shows MASK, a random piece or the piece itself
-    (`mask`, `random`, `kept`).
+    padding apart), and the predictions' shares of `mask`, `random` and `kept`.
 
     A random piece that happens to be the true one counts as kept.
     """

@@ -1,5 +1,4 @@
-"""A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like
-a finished one."""
+"""A run folder, read, whatever is there: a run that goes on or was killed reads like any."""
 
 import sys
 from collections.abc import Sequence
@@ -18,8 +17,7 @@ from xlingjax.training.tracker import EVALUATION, METRICS
 @dataclass(frozen=True)
 class Run:
     """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and
-    `evaluations` their lines, `rows` rows.json (what the objectives read).
-    """
+    `evaluations` their lines, `rows` rows.json (what the objectives read)."""
 
     path: Path
     config: str
@@ -67,8 +65,7 @@ class Run:
         return [line for line in self.metrics if line["objective"] == objective]
 
     def tokens_at(self, steps: Sequence[int]) -> np.ndarray:
-        """Tokens seen by those steps, between log lines by interpolation: the common axis of runs
-        that are compared."""
+        """Tokens seen by those steps, interpolated: the common axis of compared runs."""
         # By step, since each objective logs the same total.
         seen = [line for line in self.metrics if line.get("tokens_seen") is not None]
         tokens = {line["step"]: line["tokens_seen"] for line in seen}
@@ -91,8 +88,7 @@ class Run:
         return next(iter(self.evaluated(kind).values()), [])
 
     def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
-        """The latest values of the evaluator of that kind: of several, the first whose name
-        contains `prefer`."""
+        """The latest values of that kind's evaluator: the first whose name contains `prefer`."""
         evaluated = self.evaluated(kind)
         for name in sorted(evaluated, key=lambda name: prefer not in name):
             return evaluated[name][-1][1]

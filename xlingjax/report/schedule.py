@@ -1,5 +1,4 @@
-"""The course of a run, from what its record says before the first step: learning rate, turns, and
-all that changes in stages."""
+"""The course of a run, by its record before step 1: learning rate, turns, what changes."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -26,8 +25,7 @@ Stages = dict[int, Any]
 
 
 def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
-    """{what: {objective: {first step: value}}}, steps at which nothing changes left out. record:
-    run.json, or `run_record.schedule_record`."""
+    """{what: {objective: {first step: value}}} of run.json, or `run_record.schedule_record`."""
     settings: dict[str, dict[str, Stages]] = {"weight": {}}
     for objective, weight in record.get("weights", {}).items():
         settings["weight"][objective] = _stages(weight)

@@ -1,5 +1,4 @@
-"""The headline figures of a run, as they stand in report.json, on top of its page and on a model
-card."""
+"""A run's headline figures, as in report.json, on top of its page and on a model card."""
 
 import re
 import statistics
@@ -9,8 +8,7 @@ from typing import Any
 from xlingjax.report import html, pictures
 from xlingjax.report.run import Run
 
-FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}
-"""Key of the summary -> kind of evaluation."""
+FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}  # of the summary: kind
 FIGURES = {
     "perplexity_mean": (
         "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages"
@@ -117,9 +115,6 @@ def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     return next(filter(None, found), {})
 
 
-# ---- in words ------------------------------------------------------------------------------------
-
-
 def facts(summary: Mapping[str, Any]) -> str:
     """One line of how large the run is and how long it took."""
     parts = []
@@ -130,8 +125,7 @@ def facts(summary: Mapping[str, Any]) -> str:
 
 
 def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:
-    """[figure in words, its value, that of each compared run, None where the summary has none] of
-    what was measured."""
+    """[figure in words, its value, those of compared runs or None] of what was measured."""
     rows = []
     for name, what in FIGURES.items():
         if name in summary:

@@ -20,13 +20,11 @@ import xxhash
 
 from xlingjax.runtime.files import parsed_json, replaced
 
-WHOLE_BYTES = 1 << 16
-"""A smaller file is read whole: a memory map of each would keep many files open."""
+WHOLE_BYTES = 1 << 16  # a smaller file is read whole: a map of each would keep many files open
 _HASH_BYTES = 16
 _HASH = "xxh3"
 
-_checked: set[tuple[str, int, int, int]] = set()
-"""(path, inode, size, time of change) of the arrays that this process has found whole."""
+_checked: set[tuple[str, int, int, int]] = set()  # whole arrays: (path, inode, size, ctime)
 
 
 class Damaged(Exception):
@@ -77,8 +75,7 @@ def write_parts(
 
 
 def read_array(path: Path) -> np.ndarray:
-    """The array, read-only through a memory map where it is large. Raises Damaged, and OSError:
-    FileNotFoundError where it is not there."""
+    """The array, read-only, mapped where large. Raises Damaged, OSError (FileNotFoundError)."""
     try:
         status = os.stat(path)
         if status.st_size <= WHOLE_BYTES:
@@ -112,8 +109,7 @@ def write_index(path: Path, index: Mapping[str, Any]) -> None:
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """What `write_index` wrote. Raises Damaged, and OSError: FileNotFoundError where it is not
-    there."""
+    """What `write_index` wrote. Raises Damaged, and OSError: FileNotFoundError without one."""
     try:
         index = parsed_json(path.read_bytes())
         written = index.pop(_HASH)

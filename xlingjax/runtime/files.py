@@ -1,5 +1,4 @@
-"""Files that are written whole or not at all, whether they can be, before the work, and what the
-system refuses."""
+"""Files written whole or not at all, whether they can be, and what the system refuses."""
 
 import contextlib
 import errno
@@ -56,9 +55,6 @@ def refused_by_system(error: OSError) -> str:
     return f"{os.fsdecode(error.filename or 'the output')}: {line}"
 
 
-# ---- before the work -----------------------------------------------------------------------------
-
-
 def require_file(path: str | Path, option: str = "--output") -> None:
     """Raises UserError where a file cannot be written at `path`: a folder is there, or what it
     would lie in is a file or may not be written to. option: what named it."""
@@ -101,9 +97,6 @@ def _require_parent(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: {parent} is a file; choose another place")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UserError(f"{option} {path}: {parent} may not be written to; choose another place")
-
-
-# ---- reading and writing -------------------------------------------------------------------------
 
 
 def parsed_json(text: str | bytes, **options: Any) -> Any:
@@ -195,6 +188,5 @@ def append_line(path: Path, line: str) -> None:
 
 
 def _of_file(error: OSError, path: Path) -> OSError:
-    """The error with the name of the file that was to be written: a full disk's has none, another
-    may have that of the file beside it."""
+    """The error, naming the file to be written: a full disk's names none, another the partial."""
     return OSError(error.errno, error.strerror, os.fspath(path))

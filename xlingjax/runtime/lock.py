@@ -16,8 +16,7 @@ from filelock import FileLock, Timeout
 
 from xlingjax.errors import UserError
 
-IN_USE = "in_use.lock"
-"""In a folder, or behind the name of a file: who works there."""
+IN_USE = "in_use.lock"  # in a folder, or behind the name of a file: who works there
 
 
 class Lock(contextlib.AbstractContextManager):
@@ -38,8 +37,7 @@ class Lock(contextlib.AbstractContextManager):
 
 
 def take(path: Path) -> Lock | None:
-    """The lock at `path`, whose folder is made; None: another process holds it (see `holder`).
-    Raises UserError where it cannot be written."""
+    """The lock at `path`, in a folder made for it; None: taken (`holder`). Raises UserError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path, thread_local=False)

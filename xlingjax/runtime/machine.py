@@ -20,8 +20,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.lock import IN_USE, alone_in
 from xlingjax.runtime.numerals import is_whole
 
-HEARTBEAT = 100
-"""Seconds without a sign of life after which a process of several counts as dead."""
+HEARTBEAT = 100  # seconds without a sign of life after which a process of several counts as dead
 BACKENDS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 INSTALL = {
     "cpu": "unset JAX_PLATFORMS",
@@ -61,8 +60,7 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:
     join_processes(config)
     require_platform(config.platform)
     if jax.process_count() > 1:
-        # A first collective: processes that cannot reach each other hang here, under a line that
-        # says so, and not in the first step.
+        # A first collective: processes out of reach hang here, under a line that says so.
         print(
             f"process {jax.process_index()} of {jax.process_count()}: waiting for the others",
             flush=True,
@@ -171,9 +169,8 @@ def _require_free(coordinator: str) -> None:
 
 
 def slurm_tasks() -> int:
-    """Processes that `srun` has started beside this one, itself included; 1: it has not. The shell
-    of a batch job has the tasks of the whole job among its variables, and what it starts itself is
-    alone."""
+    """Processes that `srun` has started beside this one, itself included; 1: it has not. In the
+    shell of a batch job, whose variables tell of the whole job, a process is alone."""
     if "SLURM_PROCID" in os.environ and "SLURM_STEP_NODELIST" in os.environ:
         return number_in("SLURM_NTASKS", 1)
     return 1

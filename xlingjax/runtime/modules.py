@@ -8,8 +8,7 @@ from xlingjax.errors import UserError
 
 
 def imported(name: str, where: str) -> Any:
-    """The module. Raises UserError, which begins with `where`, for one that is not there and for
-    whatever goes wrong in it."""
+    """The module. Raises UserError beginning with `where` for whatever goes wrong in it."""
     try:
         return importlib.import_module(name)
     except UserError as error:

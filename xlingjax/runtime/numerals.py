@@ -3,8 +3,7 @@ take "1_000", "١٢", "²", "nan" and "inf", which a user never means."""
 
 import re
 
-LONGEST = 1000
-"""Digits of a whole number."""
+LONGEST = 1000  # digits of a whole number
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 

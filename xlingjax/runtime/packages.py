@@ -9,8 +9,7 @@ from xlingjax.errors import UserError
 
 
 def package(name: str, step: str, install: str = "xlingjax[clean]") -> ModuleType:
-    """The package, imported. Raises UserError that names the step that needs it, and how to
-    install it."""
+    """The package, imported. Raises UserError: which step needs it, how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError:

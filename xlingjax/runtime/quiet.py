@@ -47,8 +47,7 @@ def as_line(text: str) -> str:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back what C++ writes to stderr: TensorFlow announces itself at import in lines that no
-    setting turns off.
+    """Hold back what C++ writes to stderr: no setting silences TensorFlow's import.
 
     What was written is shown if the block fails.
     """
@@ -72,8 +71,7 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def forget_told_failures() -> None:
-    """From now on log nothing of Orbax's threads: what fails in one of them is raised again where
-    the checkpoint is waited for."""
+    """Silence Orbax's threads from now on: waiting for the checkpoint raises what failed."""
     logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 

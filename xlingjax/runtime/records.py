@@ -15,10 +15,8 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import is_of_system, parsed_json
 
-ANY = object
-"""A shape that any value has."""
-NUMBER = (int, float, type(None))
-"""As the tracker writes numbers: null for one that is not finite."""
+ANY = object  # a shape that any value has
+NUMBER = (int, float, type(None))  # as the tracker writes numbers: null for one that is not finite
 
 
 def misfit(value: Any, shape: Any, where: str = "") -> str:
@@ -92,8 +90,7 @@ def read_text(path: Path, remedy: str) -> str:
 
 
 def read_record(path: Path, shape: Any, remedy: str) -> Any:
-    """The value of a file of JSON that has `shape` (see `misfit`). Raises UserError, and
-    FileNotFoundError."""
+    """A file of JSON that has `shape` (see `misfit`). Raises UserError, and FileNotFoundError."""
     text = read_text(path, remedy)
     try:
         value = parsed_json(text, parse_constant=_null)

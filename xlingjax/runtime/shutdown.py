@@ -18,8 +18,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextlib.contextmanager
 def handled(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
-    """These signals call `handler`, unless they are ignored (as under nohup), or this is a thread:
-    Python sets handlers in the main thread only."""
+    """Signals call `handler`, unless ignored (nohup), or off the main thread, as Python has it."""
     in_main = threading.current_thread() is threading.main_thread()
     heard = [one for one in signals if in_main and signal.getsignal(one) != signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heard}
@@ -49,8 +48,7 @@ def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[No
 class Shutdown:
     """Hears that a run is to end; `reached(step)` says whether to save and leave.
 
-    With several processes JAX's coordination service catches SIGTERM in any one of them and makes
-    all leave after the same step.
+    JAX's coordination service catches SIGTERM in any process; all leave after the same step.
     """
 
     def __init__(self):
@@ -66,8 +64,7 @@ class Shutdown:
         return handled(self._hear, *signals)
 
     def interrupts(self) -> contextlib.AbstractContextManager[None]:
-        """Around the steps: the first Ctrl-C is heard as SIGTERM is, the second raises
-        KeyboardInterrupt."""
+        """Around the steps: the first Ctrl-C is as SIGTERM, the second raises KeyboardInterrupt."""
         return handled(self._hear, signal.SIGINT)
 
     def reached(self, step: int) -> bool:

@@ -1,2 +1,1 @@
-"""A run: its loop and step, what it trains on, its optimizer, checkpoints, where its weights come
-from."""
+"""A run: its loop and step, data, optimizer, checkpoints, and where its weights come from."""

@@ -63,8 +63,7 @@ class CheckpointConfig:
 class Restored:
     step: int
     state: TrainState
-    positions: dict[str, int]
-    """{objective: the number of its next batch}."""
+    positions: dict[str, int]  # {objective: the number of its next batch}
     progress: dict[str, Any]
 
 
@@ -94,8 +93,7 @@ class _Manager(ocp.CheckpointManager):
 
 
 class Checkpoints:
-    """The checkpoints of one run. Every process makes one and calls the same methods at the same
-    steps."""
+    """The checkpoints of a run. Every process makes one and calls it at the same steps."""
 
     def __init__(
         self,
@@ -129,8 +127,6 @@ class Checkpoints:
         first = {name: next(iter(values.items()), None) for name, values in self._ranked.items()}
         return {name: {"step": one[0], "value": one[1]} for name, one in first.items() if one}
 
-    # ---- saving ----------------------------------------------------------------------------------
-
     def save(
         self,
         step: int,
@@ -141,8 +137,7 @@ class Checkpoints:
     ) -> None:
         """Start writing the checkpoint of `step`; returns when the state has been copied to the
         host. `values`: scalars of an evaluation at this very step. Raises UserError when the disk
-        is full or not writable.
-        """
+        is full or not writable."""
         # Of a mount that is gone its bare folder would be written to.
         if not self.folder.is_dir():
             raise UserError(
@@ -197,8 +192,7 @@ class Checkpoints:
             write_json(self.folder.with_name(BEST), self.best)
 
     def close(self) -> None:
-        """Wait until the last checkpoint is on disk. Raises UserError when it could not be
-        written."""
+        """Wait until the last checkpoint is on disk. Raises UserError where it is not written."""
         try:
             # An error of the background shows only here.
             self._manager.wait_until_finished()
@@ -212,11 +206,8 @@ class Checkpoints:
         with contextlib.suppress(Exception) if error else contextlib.nullcontext():
             self.close()
 
-    # ---- restoring -------------------------------------------------------------------------------
-
     def restore(self, abstract: TrainState) -> Restored | None:
-        """The newest whole checkpoint on the shardings of `abstract`; None if there is no
-        checkpoint at all.
+        """The newest whole checkpoint on the shardings of `abstract`; None: there is none.
 
         A damaged one is named, set aside as `STEP.unreadable`, and the one before is taken. Raises
         UserError when there is none before, when a whole one cannot be read, and when the
@@ -242,8 +233,7 @@ class Checkpoints:
         return None
 
     def _tried(self, step: int, abstract: TrainState) -> tuple[Restored | None, str]:
-        """(the checkpoint, or None; how it is damaged). All processes go on from the same step, so
-        what one finds damaged none reads."""
+        """(the checkpoint or None; its damage). All processes pass over what one finds damaged."""
         problem = ""
         for item in ("params", "training", "run"):
             folder = self.folder / str(step) / item
@@ -256,8 +246,7 @@ class Checkpoints:
         except UserError:
             raise
         except Exception as error:
-            # Not its damage, as its files are what was written: a system's limit, too little
-            # memory, another version of Orbax.
+            # Its files are what was written: a limit, too little memory, another Orbax.
             raise unreadable(self.folder / str(step), error) from error
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
@@ -290,8 +279,7 @@ class Checkpoints:
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:
-    """What training alone needs. Parameters are an item of their own, so that others can read them
-    without it."""
+    """What training alone needs. Parameters are an item apart, which others can read alone."""
     return {name: value for name, value in vars(state).items() if name != "params"}
 
 

@@ -26,15 +26,12 @@ from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import languages_of, vocabulary_of
 
 HASHES = "hashes.json"
-_LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
-"""Orbax writes them once more, with the time, when a checkpoint gets its name."""
-_THREADS = 4
-"""That read at a time: neither reading nor hashing holds Python's lock."""
+_LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")  # written anew when a checkpoint is named
+_THREADS = 4  # that read at a time: neither reading nor hashing holds Python's lock
 
 
 class HashedPath(atomicity.AtomicRenameTemporaryPath):
-    """Where Orbax writes a folder until it is whole. Its hashes are there before it gets its
-    name."""
+    """Where Orbax writes a folder until it is whole. Its hashes are there before its name."""
 
     async def finalize(self) -> None:
         await asyncio.to_thread(write_hashes, Path(self.get()))
@@ -42,8 +39,7 @@ class HashedPath(atomicity.AtomicRenameTemporaryPath):
 
 
 def write_hashes(folder: Path) -> None:
-    """Writes those of the files of an item's folder; of the folder of a step nothing, as its items
-    have theirs. Raises OSError."""
+    """Writes an item's files' hashes; a step's folder has none, its items do. Raises OSError."""
     if any(folder.glob(f"*/{HASHES}")):
         return
     names = _files(folder)
@@ -86,9 +82,6 @@ def _files(folder: Path) -> list[str]:
         if name not in (HASHES, *_LATE)
     ]
     return sorted(names)
-
-
-# ---- parameters ----------------------------------------------------------------------------------
 
 
 def load_params(

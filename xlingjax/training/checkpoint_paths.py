@@ -13,8 +13,7 @@ BEST = "best.json"
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
-    """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another
-    name and does not count."""
+    """Steps of finalised checkpoints, ascending; an interrupted write has another name."""
     if not folder.is_dir():
         return []
     named = {step_of(path.name): path for path in folder.iterdir()}
@@ -35,8 +34,7 @@ def step_of(name: str) -> int | None:
 
 
 def require_not_lost(workdir: Path) -> None:
-    """Raise UserError where a run without checkpoints once had some: it would start afresh over
-    its logs."""
+    """Raise UserError where a run has lost its checkpoints: it would start over its logs."""
     steps = 0
     # Of a run that ended, behind its last checkpoint; and each start tells where it went on from.
     shape = {"steps?": int, "sessions?": [{"step?": int}]}
@@ -54,8 +52,7 @@ def require_not_lost(workdir: Path) -> None:
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
-    """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none.
-    Raises UserError: damaged."""
+    """{metric: {"step", "value"}} of a run's best checkpoints. Raises UserError: damaged."""
     try:
         return read_record(
             workdir / BEST,
@@ -69,8 +66,7 @@ def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
 def find_checkpoint(path: str | Path) -> Path:
     """The checkpoint that `path` names: itself, the newest of a run's workdir or of a `checkpoints`
     folder, that of a step (RUN@STEP) or the best by a metric (RUN@METRIC, see `CheckpointConfig`).
-    Raises UserError.
-    """
+    Raises UserError."""
     run, which = run_and_checkpoint(path)
     # A folder may have an "@" in its name, and goes first.
     if which and not Path(path).exists():

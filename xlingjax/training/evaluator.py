@@ -19,16 +19,14 @@ class Evaluator(abc.ABC):
     """True: not before the last step, for what takes long."""
 
     def held_out(self) -> Sequence[HeldOut]:
-        """Lines that it measures on, which no training text should have; of labelled examples
-        none."""
+        """Lines that it measures on and no training text should have; of labelled examples none."""
         return ()
 
     @abc.abstractmethod
     def __call__(
         self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh | None
     ) -> dict[str, Any]:
-        """Scalars and nested dicts or lists of them. Called by every process; must not keep
-        `params`, since the next step takes their memory."""
+        """Scalars, or dicts and lists of them. All processes call it; it must not keep `params`."""
 
     def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:
         """A line that is said at the run's end; "": none. values: the last of each evaluator."""

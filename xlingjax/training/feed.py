@@ -1,5 +1,4 @@
-"""What a run trains on: its objectives in stages, a source of batches for each, checked before the
-first step."""
+"""What a run trains on: objectives in stages, each with its source, checked before step 1."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -57,14 +56,10 @@ class ObjectiveRun:
 class Turn:
     """What runs at one step."""
 
-    names: str
-    """Of its objectives, " + " between them."""
-    label: str
-    """The same of their stages."""
-    factors: dict[str, float]
-    """{stage: the factor of its loss}."""
-    objective: Any
-    """An `Objective`, or their `Summed`."""
+    names: str  # of its objectives, " + " between them
+    label: str  # the same of their stages
+    factors: dict[str, float]  # {stage: the factor of its loss}
+    objective: Any  # an `Objective`, or their `Summed`
 
     @property
     def summed(self) -> bool:
@@ -215,8 +210,7 @@ class Feed:
         return Turn(" + ".join(self.names[n] for n in of_step), label, factors, objective)
 
     def next(self, turn: Turn, when: str) -> dict[str, dict[str, np.ndarray]]:
-        """{stage: this host's rows of its next batch}. Raises UserError when the data of one has
-        ended."""
+        """{stage: this host's rows of its next batch}. Raises UserError when data have ended."""
         rows = {}
         for name in turn.factors:
             try:
@@ -244,8 +238,7 @@ class Feed:
         return batch[turn.label]
 
     def batch_hash(self, name: str, rows: Mapping[str, np.ndarray]) -> str:
-        """Of the whole batch of a stage, where this host has a part of its rows too. Then every
-        host has to ask: their rows are gathered."""
+        """Of a stage's whole batch, whose parts all hosts gather: every one of them has to ask."""
         whole = {}
         for field, array in rows.items():
             whole[field] = array

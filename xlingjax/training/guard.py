@@ -35,8 +35,7 @@ class Guard:
         bad_steps: Any,
     ) -> None:
         """rows: {objective: its fields}. bad_steps: a scalar on the device, the skipped steps in a
-        row up to this one. Raises UserError when an earlier step reached the limit.
-        """
+        row up to this one. Raises UserError when an earlier step reached the limit."""
         self._pending.append((step, objective, rows, bad_steps))
         if len(self._pending) > IN_FLIGHT:
             self._look()

@@ -91,8 +91,7 @@ class Donor:
         return next((name for name in names if name in self.shapes), None)
 
     def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
-        """Its `count` layers that the option chooses, numbered within its encoder or decoder.
-        Raises UserError."""
+        """`count` layers as chosen, numbered within its encoder or decoder. Raises UserError."""
         macro = LAYERS[side]
         depth = self.config.layers
         if side == "decoder" and self.config.decoder_layers:
@@ -136,8 +135,7 @@ def grouped(origins: Mapping[str, str], above: str = "") -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Initialisation:
-    """Runs that give a new one its first weights; each a workdir or a folder checkpoints/STEP.
-    None: random."""
+    """Runs that give the first weights: workdirs, or folders checkpoints/STEP. None: random."""
 
     run: str | None = None
     """Gives everything, as `init_from` with a path; none of the others then."""
@@ -190,16 +188,14 @@ SLOT = "decoder/layers/cross_attention/"
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
 _OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
 _OF_LAYERS = ("norm_order", "gelu")
-Loaded = tuple[Any, str, list[str]]
-"""(parameters, who gave them in words, a line per group of them)."""
+Loaded = tuple[Any, str, list[str]]  # (parameters, givers in words, a line for each group)
 
 
 class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
     def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
-        """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
-        not fit."""
+        """abstract: the new parameters' shapes. Raises UserError for a donor that does not fit."""
         self._config = config
         self._donors = {part: Donor(run) for part, run in initialisation.parts.items()}
         if "decoder" in self._donors and not config.decoder_layers:
@@ -333,12 +329,10 @@ class Plan:
         return rows, f"{donor.run} ({names})"
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
-        """(`params` with what is given, on their shardings; who gives, in words; a line per group
-        of parameters).
+        """(`params` with what is given, sharded alike; who gives, in words; a line per group).
 
         Several processes call it equally. languages: of the new run, index = id; identity: see
-        `run_identity`. Raises UserError for a donor of another vocabulary or an unreadable
-        checkpoint.
+        `run_identity`. Raises UserError: another vocabulary, an unreadable donor.
         """
         vocabulary = vocabulary_of(identity)
         for donor in self._donors.values():
@@ -399,9 +393,6 @@ def _index(rows: Any) -> Any:
     return rows if isinstance(rows, slice) else jnp.array(rows)
 
 
-# ---- a start ------------------------------------------------------------------------------------
-
-
 TokenVectors = Callable[[Sequence[BlockText], int], tuple[np.ndarray, str]]
 """Of the text that a run reads, of a width: (float32 [pieces, width], where they come from in
 words); rows of 0 stay random."""
@@ -412,12 +403,10 @@ class First:
     """What a start begins with."""
 
     state: TrainState
-    weights: str
-    """Where they come from, for the log."""
+    weights: str  # where they come from, for the log
     step: int = 0
     tokens_seen: int = 0
-    donated: Sequence[str] = ()
-    """A line per group of parameters that came from donors."""
+    donated: Sequence[str] = ()  # a line per group of parameters that came from donors
 
 
 def restored(

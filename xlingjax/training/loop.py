@@ -61,15 +61,11 @@ BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    params: Any
-    """Final parameters, global arrays on the run's mesh."""
+    params: Any  # final parameters, global arrays on the run's mesh
     steps: int
-    exit_reason: str
-    """"finished" or "preempted" (saved and to be started again)."""
-    metrics: dict[str, Any]
-    """Last log line of each objective."""
-    evaluations: dict[str, Any]
-    """Last values of each evaluator."""
+    exit_reason: str  # "finished" or "preempted" (saved and to be started again)
+    metrics: dict[str, Any]  # last log line of each objective
+    evaluations: dict[str, Any]  # last values of each evaluator
 
     @property
     def exit_code(self) -> int:
@@ -105,8 +101,7 @@ def train(
     runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in
-    `workdir` if there is one. An objective that changes during the run comes in stages, by the step
-    from which each holds.
+    `workdir` if there is one. Objectives that change come in stages, by their first step.
 
     init_from: a workdir or checkpoint folder whose parameters a new run starts from, or several of
     them (see `Initialisation`); parameters whose path matches a regular expression of init_new may
@@ -134,15 +129,13 @@ def train(
     # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
-    # What is opened is closed in the reverse order, whatever ends the run: the log comes last, and
-    # then the folder is another's to have.
+    # Closed in the reverse order, whatever ends the run: last the log, and then the folder.
     with contextlib.ExitStack() as stack, out_of_memory_explained():
         stack.enter_context(one_run_in(workdir))
         saved = checkpoint_steps(workdir / "checkpoints")
         if not saved:
             require_not_lost(workdir)
-        # Before anything is compiled. One more than are kept, as the oldest goes when the newest is
-        # whole.
+        # Before compiling. One more than are kept: the oldest goes when the newest is whole.
         to_come = max(checkpoint.kept + 1 - len(saved), 1)
         require_room(workdir, count_parameters(model) * BYTES_PER_PARAMETER * to_come)
         tracker = Tracker(workdir, steps, is_primary())
@@ -320,8 +313,7 @@ def require_settings(
     stopping: StoppingConfig = StoppingConfig(),
     **others: Any,
 ) -> None:
-    """Raises UserError for settings that `train` refuses before it touches a device; takes its
-    arguments."""
+    """Raises UserError for settings that `train` refuses without a device; takes its arguments."""
     check_counts(
         microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
     )

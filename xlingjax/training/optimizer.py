@@ -1,8 +1,7 @@
 """The optimizer: its settings, the update rules by name, learning-rate schedules; which parameters
 it trains and decays, and at which rates.
 
-Clipping and the finite check stand in `step.py`, because they need the gradient's global norm,
-which is also logged.
+Clipping and the finite check stand in `step.py`: they need the gradient's global norm.
 """
 
 import dataclasses
@@ -81,8 +80,7 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
 
 
 def first_steps(masks: Mapping[int, Any]) -> Any:
-    """Tree of the steps from which each parameter is trained; 0 for one that never is. masks:
-    {first step of a stage: tree of bools}, in order."""
+    """Steps from which parameters are trained; 0 if never. masks: {first step: tree of bools}."""
 
     def first(*trained):
         return next((start for start, on in zip(masks, trained, strict=True) if on), 0)
@@ -91,8 +89,7 @@ def first_steps(masks: Mapping[int, Any]) -> Any:
 
 
 def moments_mask(opt_state: Any, trainable: Any) -> Any:
-    """Tree of bools like the optimizer state: False where a path ends in that of a parameter not
-    `trainable`."""
+    """Bools like the optimizer state: False where a path ends in that of a frozen parameter."""
     known = dict(jax.tree_util.tree_flatten_with_path(trainable)[0])
 
     def is_trained(path, _):
@@ -123,8 +120,7 @@ def _is_none(leaf: Any) -> bool:
 def scale_by_muon() -> optax.GradientTransformation:
     """Momentum of the blocks' matrices, orthogonalised by Newton-Schulz (Jordan 2024), all heads of
     a projection as one matrix; scaled to the size of Adam's updates, so that one learning rate and
-    decay serve both (Liu et al. 2025).
-    """
+    decay serve both (Liu et al. 2025)."""
 
     def scaled(updates, _):
         return jax.tree.map(_to_the_size_of_adams, updates, matrix_axes(updates))
@@ -144,8 +140,7 @@ def _to_the_size_of_adams(update: jax.Array, axes: optax.contrib.MuonDimensionNu
 
 
 def muon_or_adam(params: Any) -> Any:
-    """Per leaf "muon" (the kernels of the stacked blocks) or "adam" (embeddings, heads, biases,
-    LayerNorm)."""
+    """Per leaf "muon" (kernels of stacked blocks) or "adam" (embeddings, heads, biases, norms)."""
 
     def label(path, _):
         name = path_name(path)
@@ -172,8 +167,7 @@ def matrix_axes(kernels: Any) -> Any:
 
 
 def by_step(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:
-    """A link of the chain that keeps nothing from step to step. update: (updates, step) ->
-    updates."""
+    """A link of the chain that keeps nothing. update: (updates, step) -> updates."""
 
     def update_and_state(updates, state, params=None, *, step, **_):
         return update(updates, step), state
@@ -213,8 +207,7 @@ def frozen_in_stages(
 
 def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Any:
     """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
-    those of a parameter that is trained from a later step on began there. first_steps: tree of
-    numbers."""
+    those of a parameter that is trained from a later step on began there."""
 
     def factor(step, first):
         if first == 0:
@@ -268,8 +261,7 @@ class OptimizerConfig:
     """An update whose gradient norm exceeds this is skipped and counted, like a non-finite one; 0 =
     never."""
     layer_decay: float = 1.0
-    """Layer-wise learning rates: what each parameter's update is multiplied with (see
-    `layer_rates`)."""
+    """Layer-wise learning rates: factor of each parameter's update (see `layer_rates`)."""
     frozen: Sequence[str] | Mapping[int, Sequence[str]] = ()
     """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches
     does not change.
@@ -300,8 +292,7 @@ class OptimizerConfig:
         return round(self.warmup_share * steps)
 
     def require_decay(self, steps: int) -> None:
-        """Raise UserError where the warm-up leaves nothing of a run of `steps` for a linear
-        decay."""
+        """Raise UserError where the warm-up leaves none of `steps` for a linear decay."""
         warmup = self.warmup(steps)
         if self.schedule.startswith("linear") and warmup >= steps:
             raise UserError(
@@ -322,8 +313,7 @@ class Optimizer(NamedTuple):
 
 
 def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
-    """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their
-    shapes."""
+    """The optimizer for a run of `steps` steps. params: the parameters, or their shapes."""
     masks = {}
     for start in starts([config.frozen]):
         # Each stage is checked now, and not when the run comes to it.

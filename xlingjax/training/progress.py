@@ -36,16 +36,14 @@ def _add(total: Any, more: Any) -> Any:
 
 
 class Interval:
-    """What one objective's steps add up to between two log lines. Adding does not wait for the
-    device."""
+    """What an objective's steps add up to between log lines; the device is not waited for."""
 
     def __init__(self):
         self._total: Any = None
         self._hashes: list[str] = []
 
     def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
-        """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be
-        logged."""
+        """sums: what `step.train_step` returns. batch_hash: of the step's batch, if logged."""
         if self._total is None:
             self._total = sums
         else:
@@ -55,8 +53,7 @@ class Interval:
             self._hashes.append(batch_hash)
 
     def close(self, languages: Sequence[str]) -> tuple[dict[str, Any], int] | None:
-        """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the
-        device.
+        """(log line, tokens), then start anew; None if nothing was added. Waits for the device.
 
         The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps
         that were not skipped, `batch_hash` the SHA-256 of all batches' hashes in order.
@@ -156,8 +153,7 @@ class Stopwatch:
 
 
 def peak_memory_bytes() -> int:
-    """The largest peak over this process's devices; on CPU, where devices keep no count, the
-    process's own peak."""
+    """The largest peak over this process's devices; on CPU, which keeps no count, its own."""
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return max((one.get("peak_bytes_in_use", 0) for one in stats), default=0) or own
@@ -183,14 +179,12 @@ def _measured(evaluator: Evaluator, *given: Any) -> dict[str, Any]:
     return dict(values)
 
 
-PAGE_SHARE = 0.05
-"""Of a run's time, what its page may take."""
+PAGE_SHARE = 0.05  # of a run's time, what its page may take
 
 
 @dataclasses.dataclass
 class Progress:
-    """Adds up what the steps return, and writes, measures and saves when that is due. Its clock
-    runs from its making on.
+    """Adds up what the steps return; writes, measures and saves when due. Its clock starts with it.
 
     Every process has one and calls the same methods at the same steps. *_every: 0: only at the end.
     """
@@ -209,8 +203,7 @@ class Progress:
     stopping: Stopping
     write_page: Callable[[], Path] | None
     hash_batches: bool
-    tokens_before: int
-    """Seen before this start."""
+    tokens_before: int  # seen before this start
 
     def __post_init__(self):
         self.lines: dict[str, Any] = {}
@@ -222,8 +215,6 @@ class Progress:
         self._tokens_seen = self.tokens_before
         self._intervals = {name: Interval() for name in self.feed.names}
         self._compile_seconds: dict[str, float] = {}
-
-    # ---- when ------------------------------------------------------------------------------------
 
     def _due(self, every: int, step: int) -> bool:
         return step == self.steps or (every > 0 and step % every == 0)
@@ -258,15 +249,12 @@ class Progress:
                 self.page()
 
     def measure_restored(self, step: int, state: TrainState) -> None:
-        """Evaluates a checkpoint that the start before had no time to measure: it was asked to
-        stop, or failed."""
+        """Evaluate a checkpoint that the last start did not: it was asked to stop, or failed."""
         # By the process that writes the file; the others follow it.
         measured = not is_primary() or {*self._to_measure(step)} <= evaluated_at(self.workdir, step)
         if not all_agree(measured):
             self._evaluate(step, state)
             self.checkpoints.measured(step, flatten(self.values))
-
-    # ---- what ------------------------------------------------------------------------------------
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
         """Around what takes none of the time of training."""

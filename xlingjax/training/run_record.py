@@ -88,8 +88,7 @@ def _warn(path: Path) -> None:
     )
 
 
-# Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
-# not what its parameters are.
+# Fields that a continued run may change: how fast or noisily it learns, not what parameters are.
 FREE_MODEL_FIELDS = (
     "name",
     "dropout",
@@ -135,8 +134,7 @@ def run_identity(
 ) -> dict[str, Any]:
     """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its
     BatchSource, itself}. Not in it, because a continued run may change them: number of steps,
-    learning rate, mesh, microbatches, precision.
-    """
+    learning rate, mesh, microbatches, precision."""
     shape = dataclasses.asdict(model)
     # The weights mean the same with any of them, so a continued run may change them.
     for field in FREE_MODEL_FIELDS:
@@ -178,8 +176,7 @@ def _of_data(identity: Mapping[str, Any], field: str) -> Any:
 
 
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(field, saved value, our value) for every difference of two JSON trees; an absent field
-    counts as None."""
+    """(field, saved value, our value) of every difference of two JSON trees; absent is None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
         for key in sorted(saved.keys() | ours.keys()):
             below = f"{path}.{key}" if path else key
@@ -189,8 +186,7 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
 
 
 def changed_course(workdir: Path, course: Mapping[str, Any]) -> str:
-    """What of its course a run that goes on changes, in words: it may, but not unsaid. "": nothing,
-    or there is no record."""
+    """What a run that goes on changes of its course, in words; "": nothing, or no record."""
     path = workdir / "run.json"
     if not path.is_file():
         return ""
@@ -235,8 +231,7 @@ def _told(differing: Sequence[tuple[str, Any, Any]], one: str, other: str) -> st
 
 
 def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settings: Any) -> None:
-    """`require_alike` of all that is known before any text is read. runs: {stage of an objective:
-    its `ObjectiveRun`}."""
+    """`require_alike` of all known before any text is read. runs: {stage: its `ObjectiveRun`}."""
     if jax.process_count() == 1:
         return
     own = [run.objective for run in runs.values()]
@@ -296,8 +291,7 @@ def check_length(name: str, length: int, model: ModelConfig, positions: int = 0)
 
 
 def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """The shapes of the fields that an objective reads. Raises UserError when the source lacks
-    one."""
+    """The shapes of the fields that an objective reads. Raises UserError for one not there."""
     missing = [field for field in reads if field not in shapes]
     if missing:
         raise UserError(
@@ -310,8 +304,7 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
 def schedule_record(
     runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
 ) -> dict[str, Any]:
-    """What run.json says of the run's course, JSON values. runs: {stage of an objective: its
-    `ObjectiveRun`}."""
+    """What run.json says of a run's course. runs: {stage of an objective: its `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
         of_objective = dataclasses.asdict(run.objective)

@@ -1,5 +1,4 @@
-"""Which objectives run at a step: a pure function of (step, seed), so that a resumed run takes the
-same turns."""
+"""Which objectives run at a step: a function of (step, seed), so that resumed runs agree."""
 
 import bisect
 import hashlib
@@ -69,8 +68,7 @@ def draw(step: int, seed: int) -> float:
 def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     """One period of the alternation: at each turn whoever is furthest behind its share goes; ties
     go to the first. Weights count as fractions with denominators up to 100; raises UserError for a
-    positive one that so becomes 0.
-    """
+    positive one that so becomes 0."""
     fractions = [Fraction(weight).limit_denominator(100) for weight in weights]
     for weight, fraction in zip(weights, fractions, strict=True):
         if weight and not fraction:
@@ -84,8 +82,7 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     taken = [0] * len(counts)
     order = []
     for turn in range(total):
-        # How far each is behind, in whole numbers, so that no rounding decides between equals; what
-        # has weight 0 is below all others.
+        # How far each is behind, in whole numbers: no rounding decides. Weight 0 is below all.
         behind = [
             count * (turn + 1) - total * done if count else -total
             for count, done in zip(counts, taken, strict=True)

@@ -1,5 +1,4 @@
-"""Values that change during a run, written `{0: 0.15, 10000: 0.3}`: 0.15 from step 0 on, 0.3 from
-step 10,000 on."""
+"""Values that change during a run: `{0: 0.15, 10000: 0.3}` is 0.15 from step 0, 0.3 from 10,000."""
 
 import functools
 import inspect
@@ -8,9 +7,7 @@ from typing import Annotated, Any
 
 from xlingjax.errors import UserError
 
-STAGES = "stages"
-"""Marks the declared type of a parameter that may change by the step: `Annotated[float, STAGES]`.
-"""
+STAGES = "stages"  # marks parameters that may change by the step: `Annotated[float, STAGES]`
 
 
 def is_staged(value: Any) -> bool:
@@ -23,8 +20,7 @@ def is_staged(value: Any) -> bool:
 
 
 def starts(values: Iterable[Any]) -> list[int]:
-    """The steps at which some of the values change, 0 first. Raises UserError for stages that do
-    not begin at 0."""
+    """The steps at which values change, 0 first. Raises UserError for stages not from 0 on."""
     steps = {0}
     for value in values:
         steps |= _starts(value)
@@ -62,8 +58,7 @@ def at(value: Any, step: int) -> Any:
 def staged(
     function: Callable[..., Any], keep: Iterable[str] = (), anew: str = ""
 ) -> Callable[..., Any]:
-    """`function` for arguments that may be stages: its result, or {first step: result} where one
-    is.
+    """`function` for arguments that may be stages: its result, or {first step: result}.
 
     keep: arguments that the function takes as stages itself. anew: the one that differs in each
     stage, by its method `of_stage(first step)`.

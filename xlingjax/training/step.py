@@ -35,22 +35,15 @@ LOSS_SCALE_GROWTH_STEPS = 2000
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrainState:
-    """Everything a run carries from step to step. All scalars live on the device, so that the host
-    loop never waits for them."""
+    """What a run carries from step to step; scalars stay on the device, not waited for."""
 
-    step: jax.Array
-    """int32: steps taken, skipped ones included."""
-    params: Any
-    """float32 master weights."""
+    step: jax.Array  # int32: steps taken, skipped ones included
+    params: Any  # float32 master weights
     opt_state: Any
-    loss_scale: jax.Array
-    """float32: 1 unless the optimizer asks for a dynamic loss scale."""
-    good_steps: jax.Array
-    """int32: finite steps since the loss scale last changed."""
-    bad_steps: jax.Array
-    """int32: consecutive steps whose update was skipped."""
-    skipped: jax.Array
-    """int32: all steps whose update was skipped."""
+    loss_scale: jax.Array  # float32: 1 unless the optimizer asks for a dynamic loss scale
+    good_steps: jax.Array  # int32: finite steps since the loss scale last changed
+    bad_steps: jax.Array  # int32: consecutive steps whose update was skipped
+    skipped: jax.Array  # int32: all steps whose update was skipped
 
 
 def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
@@ -83,8 +76,7 @@ def abstract_state(
 def lower_state(
     model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState
 ) -> jax.stages.Lowered:
-    """A program from a random key to a new state, each part made where it lies; the same numbers on
-    every mesh."""
+    """A program: random key -> new state, each part made in place; the same numbers on any mesh."""
 
     def make(key):
         return initial_state(model.init(key), optimizer, config)
@@ -202,8 +194,7 @@ def train_step(
 
 
 def count_tokens(batch: dict[str, Any]) -> Any:
-    """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives'
-    batches {name: theirs}."""
+    """float32: tokens of sources and targets that are not padding; of several {name: theirs}."""
     if "pack_ids" not in batch:
         return {name: count_tokens(rows) for name, rows in batch.items()}
     tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
@@ -215,8 +206,7 @@ def count_tokens(batch: dict[str, Any]) -> Any:
 def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
     """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
     a device's rows are contiguous, so each microbatch takes an equal share of every device's own
-    rows and none moves.
-    """
+    rows and none moves."""
     rows_on_devices = NamedSharding(mesh, PartitionSpec(None, ROW_AXES))
 
     def cut(x):
@@ -257,8 +247,7 @@ def next_loss_scale(
 
 
 def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
-    """The random key of a run, on every device: an argument of the step, so that all seeds share
-    one program."""
+    """A run's random key, on every device: an argument of the step, which all seeds share."""
     # By way of NumPy: a replicated array over several processes is made of each one's own copy.
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
     placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)
@@ -266,17 +255,13 @@ def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
 
 
 def make_train_step(*, shardings: TrainState, **fixed) -> Any:
-    """`train_step` jitted: (state, batch, key) -> (state, sums); the state is donated. `fixed`: the
-    step's other keyword arguments."""
+    """`train_step` jitted, (state, batch, key) -> (state, sums), its state donated."""
     everywhere = replicated(shardings.step.mesh)
 
     def run(state, batch, key):
         return train_step(state, batch, key=key, shardings=shardings, **fixed)
 
     return jax.jit(run, donate_argnums=0, out_shardings=(shardings, everywhere))
-
-
-# ---- compiled, from when on ---------------------------------------------------------------------
 
 
 @dataclass
@@ -288,10 +273,8 @@ class Programs:
     feed: Feed
     optimizer: Optimizer
     config: OptimizerConfig
-    abstract: TrainState
-    """See `abstract_state`."""
-    key: jax.Array
-    """The run's random key."""
+    abstract: TrainState  # see `abstract_state`
+    key: jax.Array  # the run's random key
 
     def __post_init__(self):
         self._shardings = jax.tree.map(lambda x: x.sharding, self.abstract)
@@ -321,8 +304,7 @@ class Programs:
     ) -> tuple[TrainState, dict[str, Any]]:
         """(next state, sums), see `train_step`. step: of the run, the number of this one.
         compiling: opened, with the turn's label, while a program is made."""
-        # One program serves all steps that train the same parameters with the same factors, which
-        # are its constants.
+        # A program serves all steps of the same trained parameters and factors, its constants.
         stage = latest(starts([self.config.frozen]), step)
         shapes = [array.shape for array in jax.tree.leaves(batch)]
         name = (*turn.factors.items(), stage, *shapes)

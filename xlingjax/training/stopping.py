@@ -21,8 +21,7 @@ from xlingjax.training.tracker import EVALUATION, flatten
 @dataclass(frozen=True)
 class StoppingConfig:
     patience: int | None = 0
-    """Evaluations in a row without a better value that end the run; 0 or None: it takes all its
-    steps."""
+    """Evaluations in a row without a better value that end the run; 0 or None: none do."""
     metric: str = ""
     """"EVALUATOR/NAME" of a number, for instance "perplexity/mean"."""
     mode: str = "min"

@@ -178,8 +178,7 @@ def finite(value: Any) -> Any:
 
 
 def keep_until(path: Path, step: int, say: Callable[[str], None] = print) -> None:
-    """Drop the lines of a JSONL file beyond `step`, a last line that a killed process left half
-    written, and damaged ones, of which `say` is told."""
+    """Drop lines of a JSONL file beyond `step`, half-written or damaged ones; `say` tells these."""
     if not path.exists():
         return
     kept = []

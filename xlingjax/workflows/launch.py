@@ -65,8 +65,7 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
             _begin, workdir, too_late(recipe), evaluators, opened, corpus.vocabulary
         ),
         write_page=functools.partial(build_report, workdir),
-        # Written by `train` once the run is accepted: a start
-        # that is refused leaves a finished run's files alone.
+        # Written by `train` once it accepts the run: a refused start leaves finished files alone.
         files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
     return result.exit_code
@@ -83,8 +82,7 @@ def checked(recipe: Recipe) -> list[Any]:
 
 
 def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
-    """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to
-    evaluations.jsonl. Raises UserError."""
+    """Evaluates the newest checkpoint by the recipe, prints and logs it. Raises UserError."""
     start(machine)
     workdir = str(workdir)
     checkpoint = find_checkpoint(workdir)
@@ -155,8 +153,7 @@ def too_late(recipe: Recipe) -> list[str]:
 
 
 def planned_course(recipe: Recipe) -> dict[str, Any]:
-    """What run.json would say of the run's schedule. Raises UserError for one that `train`
-    refuses."""
+    """What run.json would say of the run's schedule. Raises UserError where `train` would."""
     bound = recipe.bound
     weights = {}
     if not bound["objectives"]:
@@ -168,9 +165,6 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     optimizer = bound.get("optimizer", OptimizerConfig())
     check([*weights.values()], mode, bound["steps"])
     return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
-
-
-# ---- before the first step -----------------------------------------------------------------------
 
 
 def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
@@ -226,8 +220,7 @@ def _begin(
 
 
 def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
-    """The first report.html: the schedule, the setting, what will be sampled, what the
-    objectives read."""
+    """The first report.html: schedule, setting, what is sampled, what the objectives read."""
     folder = Path(workdir)
     # A run that goes on has a fuller page already.
     if not (folder / "report.html").exists():

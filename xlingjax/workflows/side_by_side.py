@@ -54,8 +54,7 @@ def device_groups(jobs: int, platform: str = "", devices: int | None = None) -> 
 
 
 def devices_here(platform: str = "", devices: int | None = None) -> int:
-    """How many devices a command has, as far as it can be told without JAX, which would take
-    them."""
+    """How many devices a command has, as told without JAX, which would take them."""
     if devices is not None:
         return devices
     if _is_cpu(platform):
@@ -66,7 +65,6 @@ def devices_here(platform: str = "", devices: int | None = None) -> int:
 
 
 def _is_cpu(platform: str) -> bool:
-    """Whether the CPU was chosen."""
     return (platform or os.environ.get("JAX_PLATFORMS")) == "cpu"
 
 

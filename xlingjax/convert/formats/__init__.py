@@ -1,2 +1,1 @@
-"""Models and tokenizers of other programs, a file per family: their names for parameters, their
-files."""
+"""Models and tokenizers of other programs, a file per family: names of parameters, files."""

@@ -36,9 +36,7 @@ _OF_DECODER = "model.decoder.embed_tokens"
 _PROJECTION = "lm_head.weight"
 # Under the name that our table of names makes of it.
 _BIAS_OF_HEAD = f"{BIAS}.bias"
-OUT = -1e9
-"""Bias of rows that no text has: languages, and rows without a piece. Training leaves them out of
-the softmax, and so must whoever searches there."""
+OUT = -1e9  # bias of rows that no text has: languages, spare rows; a search must leave them out too
 # fairseq's positions begin behind the index of padding, 1, and transformers kept its rows.
 OFFSET = 2
 
@@ -135,8 +133,7 @@ class Bart(Family):
         return names
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
-        """The model whose head is as the bias there is. Raises UserError for a head that is not
-        tied to the words that the decoder reads."""
+        """Raises UserError for a head that is not tied to the words that the decoder reads."""
         separate = config.decoder_embeddings == "separate"
         tied = {_PROJECTION: f"{_OF_DECODER}.weight"} if separate else self.tied
         tensors = self.within(tensors, tied)
@@ -234,9 +231,6 @@ class FairseqBart(Bart):
 
 BART = Bart()
 FAIRSEQ_BART = FairseqBart()
-
-
-# ---- mBART's language codes ----------------------------------------------------------------------
 
 _CC25 = (
     "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT"

@@ -22,8 +22,7 @@ class Bert(XlmRoberta):
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     }
-    # A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and
-    # segments are folded.
+    # Beside a head of tags nothing reads the pooler: no head of pairs, so segments are folded.
     ignored = (
         *("bert.embeddings.position_ids", "bert.embeddings.token_type_ids", segments),
         *("bert.pooler.", "cls.seq_relationship."),

@@ -1,6 +1,5 @@
-"""Checkpoints of other programs, each with its own files beside it: fairseq's `model.pt` (XLM-R or
-mBART, with dict.txt), XLM's `.pth` (an encoder, or an encoder and a decoder) and PaddleNLP's
-`model_state.pdparams` (ERNIE-M).
+"""Other programs' checkpoints, with the files beside them: fairseq's `model.pt` (XLM-R or mBART,
+with dict.txt), XLM's `.pth` and PaddleNLP's `model_state.pdparams` (ERNIE-M).
 
 All three are pickles. Only tensors, plain values and `argparse.Namespace` are let out of them.
 """
@@ -53,12 +52,8 @@ def read(path: Path) -> Foreign:
 
 
 def params_of(path: Path) -> Converted:
-    """The model and its parameters alone, whatever its vocabulary. Raises UserError as `read`
-    does."""
+    """The model and its parameters, whatever its vocabulary. Raises UserError as `read` does."""
     return READERS[path.suffix](path)
-
-
-# ---- fairseq -------------------------------------------------------------------------------------
 
 
 def _of_fairseq(path: Path) -> Converted:
@@ -90,8 +85,7 @@ def _table(options: Any) -> dict[str, Any] | None:
 
 
 def _require_order(vocabulary: Vocabulary, path: Path) -> None:
-    """Ids of words are lines of dict.txt. Raises UserError where they are not the pieces in their
-    order."""
+    """Raises UserError unless pieces stand in the order of dict.txt, whose lines are the ids."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -109,12 +103,8 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
             )
 
 
-# ---- XLM -----------------------------------------------------------------------------------------
-
-
 def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
-    """(the model, its options, the words in the order of their ids where the checkpoint has
-    them)."""
+    """(the model, its options, the words in the order of their ids where the file has them)."""
     checkpoint = unpickled(path, [argparse.Namespace])
     params = _table(checkpoint.get("params")) if isinstance(checkpoint, dict) else None
     if params is None:
@@ -155,10 +145,7 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
         raise UserError(f"{path}: dico_word2id is no table of ids by word") from None
 
 
-# ---- Paddle --------------------------------------------------------------------------------------
-
-_PARAMETER_NAMES = "StructuredToParameterName@@"
-"""The key of Paddle's own names of the same tensors."""
+_PARAMETER_NAMES = "StructuredToParameterName@@"  # the key of Paddle's own names for them
 
 
 def _of_paddle(path: Path) -> Converted:
@@ -229,8 +216,7 @@ _KNOWN = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds nothing but what arrays are made of, and of that our own, which runs no code of NumPy
-    that trusts it."""
+    """Finds nothing but what arrays are made of, and of that ours: NumPy's own would run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         return _KNOWN[module, name]
@@ -255,8 +241,6 @@ def _flat(fields: Fields) -> Fields:
     dim = Fields(fields.path, values).count("hidden_size")
     return Fields(fields.path, {**values, "intermediate_size": 4 * dim})
 
-
-# ---- which reader opens what ---------------------------------------------------------------------
 
 # By ending, since pickles are not opened to be looked at.
 READERS: dict[str, Callable[[Path], Converted]] = {

@@ -27,8 +27,7 @@ from xlingjax.model.params import flattened, nested
 
 WEIGHTS = "model.safetensors"
 BESIDE = "xlingjax.safetensors"
-POSITIONS = "embeddings/positions/embedding"
-"""How the names of tables of positions end."""
+POSITIONS = "embeddings/positions/embedding"  # how the names of tables of positions end
 _TABLES = "embeddings/"
 _OF_DECODER = "decoder_embeddings/"
 _LANGUAGES = "languages/embedding"
@@ -37,14 +36,10 @@ _BIAS = "head/bias"
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    described: dict[str, Any]
-    """config.json."""
-    tensors: dict[str, np.ndarray]
-    """model.safetensors: {their name: float32 array}."""
-    beside: dict[str, np.ndarray]
-    """xlingjax.safetensors: {our name: float32 array}; empty: no such file."""
-    description: dict[str, Any]
-    """xlingjax.json."""
+    described: dict[str, Any]  # config.json
+    tensors: dict[str, np.ndarray]  # model.safetensors: {their name: float32 array}
+    beside: dict[str, np.ndarray]  # xlingjax.safetensors: {our name: float32 array}; or {}
+    description: dict[str, Any]  # xlingjax.json
 
     @property
     def architecture(self) -> str:
@@ -66,8 +61,7 @@ def exported(
     languages: Sequence[str] = (),
     labels: Sequence[str] = (),
 ) -> Exported:
-    """languages: of the run, the index is the language id; labels: of the classes. Raises UserError
-    for a model that no class there computes."""
+    """languages: by id; labels: by class. Raises UserError for a model that no class computes."""
     family = _family(config)
     form = form_of(config)
     params = formed(config, params)
@@ -89,7 +83,6 @@ def exported(
 
 
 def _family(config: ModelConfig) -> Family:
-    """The first that computes the model."""
     families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM)
     if config.decoder_layers:
         families = (PROPHETNET,) if config.streams else (BART,)

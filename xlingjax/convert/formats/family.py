@@ -66,8 +66,6 @@ class Family:
     positions = segments = ""
     """Tables: the first row of segments becomes part of what positions give."""
 
-    # ---- reading
-
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
         raise NotImplementedError
@@ -101,8 +99,7 @@ class Family:
         return modules
 
     def usual(self, tensors: Tensors) -> Tensors:
-        """Each tensor under its name in that table. Raises UserError for a head that is not
-        tied."""
+        """Each tensor under its name there. Raises UserError for a head that is not tied."""
         tensors = self.within(tensors, self.tied)
         return folded(tensors, self.positions, self.segments, self.pairs_in(tensors))
 
@@ -121,8 +118,6 @@ class Family:
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         """`usual`, and the configuration, of which the tensors may tell more."""
         return config, self.usual(tensors)
-
-    # ---- writing
 
     def unfit(self, config: ModelConfig) -> str:
         """Why their classes do not compute a model of ours; "": they do."""
@@ -155,8 +150,7 @@ class Family:
         }
 
     def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
-        """Adds what theirs has and ours has not: a row of zeros as segments, and as many rows of
-        positions before the first as theirs counts."""
+        """Adds what theirs has besides: segments of zeros, and rows before the first position."""
         if self.segments:
             theirs[self.segments] = np.zeros((1, config.dim), np.float32)
         if self.positions:
@@ -220,8 +214,7 @@ def differing(config: ModelConfig, **fixed: Any) -> str:
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
-    """A table of positions with `wanted` in place of `rows` rows in front of the first position's,
-    which no sentence reads."""
+    """Positions with `wanted` instead of `rows` unread rows before the first position's."""
     if rows == wanted:
         return table.copy()
     before = np.zeros((wanted, table.shape[1]), np.float32)
@@ -243,22 +236,16 @@ def projections(ours: str, theirs: str) -> dict[str, str]:
     return {f"{ours}/{name}": theirs.replace("*", short) for name, short in names.items()}
 
 
-# ---- tensors of theirs as our parameters ---------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Converted:
     config: ModelConfig
     params: Any
-    vocabulary_head: bool
-    """Came with it; else it is random."""
-    notes: tuple[str, ...]
-    """What was made up."""
+    vocabulary_head: bool  # came with it; else it is random
+    notes: tuple[str, ...]  # what was made up
 
 
 def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:
-    """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
-    them."""
+    """Raises `Differing` for weights that the configuration does not have, UserError for NaN."""
     notes = []
     if wrapped := [name for name in tensors.shapes if unwrapped(name) != name]:
         notes.append(
@@ -352,8 +339,7 @@ def _today(name: str) -> str:
 
 
 def unfused(tensors: Tensors) -> Tensors:
-    """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors
-    each."""
+    """`in_proj_weight` and `in_proj_bias` (query, key, value in a column) as three tensors each."""
     thirds: dict[str, tuple[str, int]] = {}
     shapes = {}
     for name, shape in tensors.shapes.items():

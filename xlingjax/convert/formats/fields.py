@@ -1,5 +1,4 @@
-"""config.json of another program, read strictly: what is missing or means something else is said,
-never guessed."""
+"""config.json of another program, read strictly: what is missing or unknown is not guessed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,7 @@ class Fields:
     """The values of a config.json, or those that another file holds."""
 
     def __init__(self, path: Path, values: dict[str, Any] | None = None):
-        """values: instead of reading the file. Raises UserError for one that is not there or is no
-        JSON object."""
+        """values: instead of the file. Raises UserError where it is missing or no JSON object."""
         self.path = path
         if values is not None:
             self.values = values
@@ -68,8 +66,7 @@ class Fields:
 
     def labels(self) -> tuple[str, ...]:
         """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it
-        does not tell either (as transformers has it). Raises UserError where their numbers are not
-        0, 1, 2, ..."""
+        does not tell either. Raises UserError where their numbers are not 0, 1, 2, ..."""
         named = self.values.get("id2label")
         if not named:
             count = self.count("num_labels", 2)
@@ -102,8 +99,7 @@ class Fields:
         return meaning[value]
 
     def only(self, name: str, value: Any) -> None:
-        """The one value that is computed here, and that is meant where none is named. Raises
-        UserError for another one."""
+        """The only value that is computed here, also the default. Raises UserError for another."""
         # Absent is the default of the class, which is what we compute; another
         # value would be computed wrongly and in silence.
         self.one_of(name, {value: value}, value)

@@ -40,22 +40,17 @@ TOKENIZER = "sentencepiece.bpe.model"
 OURS = "vocab.model"
 DESCRIPTION = "xlingjax.json"
 TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
-"""The run's own, where the tokenizer.json that transformers reads has language tokens or another
-template."""
+"""The run's own, where transformers reads one with language tokens or another template."""
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
-"""More rows than pieces are spare ones, or padding to a multiple; many more are of a table that
-belongs to another tokenizer."""
+"""Rows beyond pieces are spare, or padding to a multiple; many more: another tokenizer's."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Foreign(Converted):
     vocabulary: Vocabulary
-    languages: tuple[str, ...] = ()
-    """Of its language embedding or its language tokens, index = id."""
-    labels: tuple[str, ...] = ()
-    """Of the classes, in order; none where it does not tell."""
-    as_there: Converted | None = None
-    """The same with the rows of its table in their order, where that is another."""
+    languages: tuple[str, ...] = ()  # of its language embedding or tokens, index = id
+    labels: tuple[str, ...] = ()  # of the classes, in order; none where it does not tell
+    as_there: Converted | None = None  # the same in the order of its table, if another
 
 
 def read(folder: Path) -> Foreign:
@@ -103,8 +98,7 @@ def _fitted(
 ) -> tuple[ModelConfig, list[str]]:
     """The configuration with a row for each piece (and language code), its other rows kept beside;
     what is said of them. of_mbart: other rows would be languages. Raises UserError for a table
-    that is not of this vocabulary.
-    """
+    that is not of this vocabulary."""
     more = config.vocab_size - codes - vocabulary.size
     if more == 0:
         return config, []
@@ -149,8 +143,7 @@ def family_of(folder: Path) -> tuple[Family, Fields]:
 
 def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the
-    two kinds of prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read
-    here."""
+    two kinds of prophetnet.tokenizer apart. Raises UserError: none is read here."""
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER_OF_RUN).is_file():
@@ -195,8 +188,7 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
 
 
 def _added_to(vocabulary: Vocabulary, folder: Path, leave: str = "") -> list[str]:
-    """The words beside those of the vocabulary that were added to the tokenizer of a folder. leave:
-    a pattern of those that do not count."""
+    """Words added to a folder's tokenizer. leave: a pattern of those that do not count."""
     try:
         tokens = read_object(folder / "tokenizer.json").get("added_tokens") or ()
         words = [*(token["content"] for token in tokens), *added_in(folder)]

@@ -27,19 +27,13 @@ def names_of(languages: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-# ---- what is written ----
-
-
 @dataclasses.dataclass(frozen=True)
 class Writing:
     """How an exported encoder-decoder writes."""
 
-    start: int | None
-    """What its decoder begins with; None: the token of the language, given with every call."""
-    tokens: tuple[str, ...]
-    """Of its languages, in the order of their ids."""
-    first: int
-    """The id of the first of them."""
+    start: int | None  # what its decoder begins with; None: the language's token, given with calls
+    tokens: tuple[str, ...]  # of its languages, in the order of their ids
+    first: int  # the id of the first of them
 
     def notes(self) -> list[str]:
         if not self.tokens:
@@ -99,8 +93,7 @@ def generation_config(
         "eos_token_id": vocabulary.eos_id,
         "suppress_tokens": [*never],
     }
-    # Without one, and without a bos_token_id that would be taken for it, `generate` refuses, where
-    # it would else write in whatever language.
+    # Without one and without a bos_token_id, `generate` refuses to write in whatever language.
     if start is not None:
         fields["decoder_start_token_id"] = start
     return fields

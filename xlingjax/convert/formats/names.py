@@ -22,8 +22,7 @@ from xlingjax.model.params import flattened
 _PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
 """A name, the shape wanted of it (None: no such weight), the shape that it has (None: missing)."""
-OF_WORDS = ("tokens/embedding", "head/bias")
-"""How the names end of what has V rows there, and padded ones here."""
+OF_WORDS = ("tokens/embedding", "head/bias")  # names' ends where V rows are there, padded here
 
 
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
@@ -37,15 +36,11 @@ class Place:
 
     ours: str
     leaf: jax.ShapeDtypeStruct
-    theirs: tuple[str, ...]
-    """One for each layer, or one."""
-    layers: bool
-    """Ours has those of all layers."""
-    shape: tuple[int, ...]
-    """Of each of theirs."""
+    theirs: tuple[str, ...]  # one for each layer, or one
+    layers: bool  # ours has those of all layers
+    shape: tuple[int, ...]  # of each of theirs
     transposed: bool
-    rows: int | None
-    """Of words; ours has more, padding."""
+    rows: int | None  # of words; ours has more, padding
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""
@@ -129,8 +124,7 @@ def to_ours(
 def difference(
     wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[Row]:
-    """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
-    wanted."""
+    """(name, wanted shape, shape) of what is missing or differs, then of what is not wanted."""
     names = dict.fromkeys((*wanted, *shapes))
     rows = [(name, wanted.get(name), shapes.get(name)) for name in names]
     return [(name, shape, found) for name, shape, found in rows if shape != found]

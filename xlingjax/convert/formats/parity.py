@@ -40,8 +40,7 @@ SENTENCES = (
     "ዛሬ ጠዋት የሐይቁ ውሃ ቀዝቃዛ ነው።",
 )
 """One in each of many scripts, on which a converted model is compared with its original."""
-TOLERANCE = 1e-4
-"""Of the largest number, at least of 1: float32 sums in another order."""
+TOLERANCE = 1e-4  # of the largest number, at least of 1: float32 sums in another order
 _KINDS = {
     "words": ("AutoModelForMaskedLM", "logits of the pieces"),
     "states": ("AutoModel", "states of every layer"),
@@ -170,8 +169,7 @@ def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
 def _batch(
     rows: list[list[int]], start: int, config: ModelConfig, vocabulary: Vocabulary, kind: str
 ) -> dict[str, np.ndarray]:
-    """Fields [`_ROWS`, length of the longest row] of the rows from `start` on; of a decoder, which
-    reads the rows behind them, also `decoder_*`."""
+    """[`_ROWS`, their longest] of the rows from `start` on; of a decoder also `decoder_*`."""
     length = max(map(len, rows))
     number = start // _ROWS
     language = number % max(config.num_languages, 1)
@@ -238,10 +236,9 @@ def _ours(model, kind: str, params, batch):
 def _rows(
     folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool
 ) -> list[list[int]]:
-    """Ids of every sentence; those with each added word are compared, too. alone: without what
-    stands around them, where an
-    encoder-decoder's source has its language or nothing. Raises UserError for one of which their
-    tokenizer makes others."""
+    """Ids of every sentence, also with each added word. alone: without what stands around them,
+    where an encoder-decoder's source has its language or nothing. Raises UserError where their
+    tokenizer's differ."""
     rows: list[list[int]] = []
     normalize = _normalization(vocabulary, tokenizer)
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
@@ -282,8 +279,7 @@ def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], st
 def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
     """Logits of stream 0 of their n-stream decoder, a piece at a time. All at once transformers 5
     adds biases of other columns to a query's scores, wherever there is more than one stream or head
-    (`get_predict_relative_pos_embeddings`).
-    """
+    (`get_predict_relative_pos_embeddings`)."""
     import torch
 
     ids = given.pop("decoder_input_ids")

@@ -1,5 +1,4 @@
-"""Hugging Face RoBERTa-PreLayerNorm: XLM-R's layout with LayerNorm before each sublayer and once at
-the end.
+"""Hugging Face RoBERTa-PreLayerNorm: XLM-R's layout with LayerNorm before sublayers and at the end.
 
 A model whose vocabulary head has no transform is written without it: the class of that has one.
 """

@@ -1,10 +1,8 @@
-"""The files of the library sentence-transformers, which say how a released model makes sentence
-vectors, both ways.
+"""sentence-transformers' files, read and written: how a released model makes sentence vectors.
 
 modules.json is the chain of modules (Transformer, Pooling, Normalize ...), each with a folder; the
 Pooling's is `1_Pooling/config.json`; sentence_bert_config.json has the length,
-config_sentence_transformers.json the prompts. Of the library's versions 1 to 6, which name some of
-it differently.
+config_sentence_transformers.json the prompts. Versions 1 to 6, whose names differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +20,7 @@ POOLING = "1_Pooling/config.json"
 PROMPTS = "config_sentence_transformers.json"
 LENGTH = "sentence_bert_config.json"
 """The first versions name the model in it: sentence_roberta_config.json."""
-THEIRS = {"mean": "mean", "cls": "first"}
-"""{their pooling: ours} of those that are computed here."""
+THEIRS = {"mean": "mean", "cls": "first"}  # {their pooling: ours} of those that are computed here
 OLD_KEYS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -33,13 +30,11 @@ OLD_KEYS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Of versions before 6; there a mode that is not named is off, and mean where none is on."""
-NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")
-"""Dropout does nothing outside training."""
+NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")  # no effect outside training
 
 
 def model_folder(folder: Path) -> Path:
-    """Where the first module lies: the folder itself, of the first versions `0_Transformer`
-    within."""
+    """Where the first module lies: the folder itself, or in first versions `0_Transformer`."""
     is_whole = (folder / "config.json").is_file()
     if not folder.is_dir() or is_whole or not (folder / MODULES).is_file():
         return folder
@@ -54,8 +49,7 @@ def read(
     pooling: str | None = None,
     prefix: str | None = None,
 ) -> tuple[Sentences | None, list[str]]:
-    """(how the released model makes sentence vectors, None: its files do not tell; what is to be
-    said of it).
+    """(how the model makes sentence vectors, None: not told; what is to be said of it).
 
     layer, pooling, prefix: instead of what the files say. Where these say what is not computed
     here, and no pooling is given, the result has none. Raises UserError for a file that is not what
@@ -156,8 +150,7 @@ def _pooling(
 
 
 def _length(folder: Path, room: int) -> tuple[int, list[str]]:
-    """(tokens of a sentence at most: what its files say, else what its positions hold; what is not
-    computed here)."""
+    """(tokens of a sentence at most, by its files or else positions; what is not computed)."""
     inner = model_folder(folder)
     unread = []
     length = None
@@ -186,9 +179,6 @@ def _prompts(description: Mapping[str, Any]) -> tuple[dict[str, str], str, list[
         return {}, "", []
     note = f"prompts: {prompts}; none of them is the default, --prefix sets one"
     return prompts, "", [note]
-
-
-# ---- the way out ---------------------------------------------------------------------------------
 
 
 def unwritten(own: Sentences, config: ModelConfig) -> str:

@@ -16,10 +16,8 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
-NORM_EPS = 1e-5
-"""What the classes add to a variance."""
-_NOTHING = 1e-10
-"""Beside the variance of a float32 state an epsilon up to here does not show."""
+NORM_EPS = 1e-5  # what the classes add to a variance
+_NOTHING = 1e-10  # beside the variance of a float32 state an epsilon up to here does not show
 _FACTOR = 512.0
 _LAYERS = re.compile("(encoder|decoder)/layers/")
 _ATTENTION = "decoder/layers/attention/"

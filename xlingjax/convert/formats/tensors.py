@@ -1,5 +1,4 @@
-"""The weights in a folder of another program, read one by one, and without running anything that
-lies there."""
+"""Weights in a folder of another program, read one by one, without running what lies there."""
 
 import dataclasses
 import struct
@@ -21,8 +20,7 @@ SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 class Tensors:
     """Names and shapes, known without reading what they stand for."""
 
-    origin: str
-    """Where they lie, for messages."""
+    origin: str  # where they lie, for messages
     shapes: dict[str, tuple[int, ...]]
     fetch: Callable[[str], np.ndarray]
 
@@ -111,8 +109,7 @@ def safetensors(path: Path) -> Tensors:
 def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
     """What lies in a pickle of PyTorch. A pickle may run any program when it is opened; only
     tensors and plain values are let through, by PyTorch's restricted reader, and `known` types.
-    Raises UserError for more.
-    """
+    Raises UserError for more."""
     try:
         import torch
     except ImportError:

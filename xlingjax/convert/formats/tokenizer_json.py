@@ -27,19 +27,15 @@ from xlingjax.runtime.files import parsed_json
 
 SPACE = "▁"
 UNIGRAM, BPE = 1, 2
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-"""SentencePiece's `ModelProto.SentencePiece.Type`."""
-OUTER, INNER = "\U000e0000", "\U000e0002"
-"""Code points that no text has, which end a grapheme and which NFC leaves alone."""
-NEVER = -1e6
-"""The score of pieces that no text is cut into."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # SentencePiece's types
+OUTER, INNER = "\U000e0000", "\U000e0002"  # in no text: end a grapheme, stay in NFC
+NEVER = -1e6  # the score of pieces that no text is cut into
 
 
 def tokenizer_files(
     vocabulary: Vocabulary, max_length: int, languages: Sequence[str] | None = None
 ) -> dict[str, bytes]:
-    """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens,
-    specials counted.
+    """{file name: content} of what AutoTokenizer opens; `max_length` in tokens, with specials.
 
     The class is PreTrainedTokenizerFast, which takes tokenizer.json as it is: transformers'
     XLMRobertaTokenizer keeps only its scores and table, and so loses combining characters (see
@@ -95,8 +91,7 @@ def _bytes(content: Any, indent: int | None = None) -> bytes:
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The content of tokenizer.json, which a `TokenizerVocabulary` has already. Raises UserError
-    for a SentencePiece model that it cannot say."""
+    """tokenizer.json; a `TokenizerVocabulary` has it. Raises UserError: a model it cannot say."""
     names = _names(vocabulary)
     if vocabulary.layout == "tokenizer":
         content = parsed_json(vocabulary.content)
@@ -149,8 +144,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
-    """What stands around one text and a pair. XLM and BERT have one separator between the two,
-    XLM-R two."""
+    """What stands around one text and a pair: XLM and BERT separate it by one token, XLM-R two."""
     begin = {"SpecialToken": {"id": names[vocabulary.bos_id], "type_id": 0}}
     end = {"SpecialToken": {"id": names[vocabulary.eos_id], "type_id": 0}}
     first = {"Sequence": {"id": "A", "type_id": 0}}
@@ -236,8 +230,7 @@ def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -
 
 
 def _merges(proto) -> list[list[str]]:
-    """The pairs of pieces that make a piece, those of the highest score first; it may be made of
-    several pairs."""
+    """The pairs of pieces that make a piece, the highest score first; several may make the same."""
     score_of = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
     pairs = []
     for piece in sorted(score_of, key=score_of.get, reverse=True):
@@ -247,9 +240,6 @@ def _merges(proto) -> list[list[str]]:
             if first in score_of and second in score_of:
                 pairs.append([first, second])
     return pairs
-
-
-# ---- normalization ----
 
 
 def _normalizer(spec) -> dict[str, Any] | None:

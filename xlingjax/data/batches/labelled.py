@@ -13,9 +13,7 @@ from xlingjax.data.features import FIELDS
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.rows.draws import seed_of
 
-WINDOW = 50
-"""Batches whose rows are sorted by length at a time, as many as transformers' `group_by_length`
-takes."""
+WINDOW = 50  # of batches whose rows are sorted by length, as many as in `group_by_length`
 PREFETCH = 2
 
 
@@ -67,8 +65,6 @@ def shuffled_batches(
 
 
 class _Batches:
-    """Batches by their numbers."""
-
     def __init__(
         self, parts: Sequence[NamedPart], batch: int, length: int, seed: int, by_length: bool
     ):
@@ -146,8 +142,7 @@ class _Batches:
         if known != epoch:
             numbers = []
             for part in self._parts:
-                # A number for each row, and not a permutation: parts can be added without changing
-                # the order within one.
+                # A number a row, no permutation: parts can be added without reordering others.
                 rng = np.random.default_rng((self._seed, epoch, seed_of(part.name)))
                 numbers.append(rng.random(len(part.rows)))
             order = np.argsort(np.concatenate(numbers), kind="stable")

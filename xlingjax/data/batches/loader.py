@@ -1,6 +1,5 @@
 """Batches: what a source of them is (`BatchSource`), how a host's rows become global arrays, and
-the source of one objective from text, whose rows are planned over its tokens, drawn, read and
-masked.
+the source of one objective from text, whose rows are planned, drawn, read and masked.
 
 A batch is a function of (seed, step): a position is a number, restoring reads nothing, prefetching
 cannot disturb it, and every host sees the same batches.
@@ -39,8 +38,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.machine import is_primary
 
 Arrays = dict[str, np.ndarray]
-ENDLESS = 1 << 62
-"""Batches of a source without an end."""
+ENDLESS = 1 << 62  # batches of a source without an end
 
 
 # A protocol, so that a user's source need not inherit from anything here.
@@ -48,22 +46,18 @@ ENDLESS = 1 << 62
 class BatchSource(Protocol):
     """An endless (or, for evaluation, finite) stream of batches with an exact position.
 
-    The global stream does not depend on the number of hosts: a host reads the rows of a batch that
-    its devices hold, or all of them.
+    The stream does not depend on the number of hosts: each reads its devices' rows, or all.
     """
 
     shapes: dict[str, tuple[int, ...]]
-    """Global shape of every field; dtypes are in `features.FIELDS`. Batches may be shorter in the
-    axis of tokens, all hosts' alike."""
+    """Global shape of every field (dtypes: `features.FIELDS`). Batches may have fewer tokens."""
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
-    """JSON values that must be equal for a position to be valid (mixture, vocabulary hash, lengths,
-    sampling ...)."""
+    """JSON values that must be equal for a position to be valid (mixture, hashes, lengths ...)."""
 
     def next(self) -> dict[str, np.ndarray]:
-        """This host's rows of the next global batch. Raises StopIteration at the end of a finite
-        source."""
+        """This host's rows of the next global batch. Raises StopIteration where a source ends."""
 
     def state(self) -> int:
         """The position after the last `next()`: the number of the next batch."""
@@ -85,8 +79,7 @@ class Batches:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """How they are made, for the run's record."""
     positions: int = 0
-    """How many of the model's positions the rows use, where these are not as many as their columns;
-    0: they are."""
+    """Positions of the model that the rows use, where these are not their columns; 0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
     shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
@@ -122,8 +115,7 @@ def to_global(
             index[0].indices(shape[0])[:2]
             for index in sharding.addressable_devices_indices_map(shape).values()
         ]
-        # `local` begins with row 0 where the host read the whole batch, else with the first row of
-        # its devices.
+        # `local` begins with row 0 of a whole batch, else with this host's devices' first row.
         start = 0 if local.shape[0] == shape[0] else min(begin for begin, _ in held)
         end = max(end for _, end in held)
         # NumPy would cut the slice short, and JAX complain of a shape that nobody wrote.
@@ -196,8 +188,6 @@ def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
 
 
-# ---- of text -------------------------------------------------------------------------------------
-
 Patterns = str | Sequence[str]
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
@@ -235,12 +225,8 @@ class BatchSettings:
     threads: int = 1
 
 
-# ---- which rows stand in which batch -----------------------------------------------------------
-
-BLOCKS_TOGETHER = 4
-"""Blocks whose rows are mixed: what is read at a time is a few files of a text, not all of them."""
-_UNIT = 1 << 40
-"""Shares are counted in so many parts of one."""
+BLOCKS_TOGETHER = 4  # mixed together: a few files are read at a time, not all of them
+_UNIT = 1 << 40  # shares are counted in so many parts of one
 
 
 class RowOrder:
@@ -261,8 +247,7 @@ class RowOrder:
         self._window = functools.lru_cache(2)(self._rows_of_window)
 
     def rows(self, begin: int, end: int) -> np.ndarray:
-        """int64 [end - begin]: the numbers in the text of the rows that it gives from place `begin`
-        to `end`, counted through all epochs."""
+        """int64 [end - begin]: numbers of the rows at places `begin` to `end` of all epochs."""
         if not self._shuffle:
             return np.arange(begin, end) % self.size
         parts = []
@@ -386,9 +371,6 @@ class FiniteOrder:
         return self._batches[step]
 
 
-# ---- their fields --------------------------------------------------------------------------------
-
-
 class TextBatches:
     """Makes the rows first .. first + count of the batches of one objective, by their numbers."""
 
@@ -474,8 +456,7 @@ def file_batches(
         2: find_pairs(parallel) if parallel else [],
         3: find_negatives(negatives) if negatives else [],
     }
-    # Of all files and not of the objective's alone, so that text and pairs of a run number
-    # languages alike.
+    # Of all files, not the objective's alone: a run's text and pairs number languages alike.
     if not settings.languages:
         codes = {code for files in found.values() for file in files for code in file.languages}
         settings = dataclasses.replace(settings, languages=sorted(codes))
@@ -619,8 +600,7 @@ def _order(
 
 
 def token_counts(texts: Sequence[BlockText] | Any, vocabulary: Vocabulary) -> np.ndarray:
-    """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
-    by their frequency."""
+    """int64 [V]: each token's count; XLM (§3.3) draws tokens to mask by frequency."""
     counts = np.zeros(vocabulary.size, np.int64)
     # The `</s>` that opens the first sentence of all.
     counts[vocabulary.eos_id] = 1

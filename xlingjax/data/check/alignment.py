@@ -17,24 +17,15 @@ import numpy as np
 from xlingjax.data.store.tokenise import BlockText
 
 OFFSETS = range(-3, 4)
-WINDOW = 250
-"""Lines that are compared at once; a line that is missing shifts all that come after it."""
-WINDOWS = 20
-"""Of a longer file, spread over it."""
-FEWEST = 50
-"""Lines below which chance may look like a translation."""
-ABOVE = 6.0
-"""Standard deviations, over the other offsets, at which an offset is the right one."""
-CHANCE = 3.0
-"""Standard deviations below which a whole window holds no translations."""
-TIMES = 1.4
-"""How many times the other offsets' links an offset must have."""
-STEM = 6
-"""Characters of a word that count, so that its inflections are one word."""
-RARE = 3
-"""Lines that a word, or two words together, must occur in."""
-ENOUGH = 30
-"""Words a side, at least, to say of a window that it holds no translations."""
+WINDOW = 250  # lines compared at once; a line that is missing shifts all that come after it
+WINDOWS = 20  # of a longer file, spread over it
+FEWEST = 50  # lines below which chance may look like a translation
+ABOVE = 6.0  # standard deviations, over the other offsets, at which an offset is the right one
+CHANCE = 3.0  # standard deviations below which a whole window holds no translations
+TIMES = 1.4  # how many times the other offsets' links an offset must have
+STEM = 6  # characters of a word that count, so that its inflections are one word
+RARE = 3  # lines that a word, or two words together, must occur in
+ENOUGH = 30  # words a side, at least, to say of a window that it holds no translations
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORDS = re.compile(rf"([{_UNSPACED}]+)|[^\W{_UNSPACED}]+")
 
@@ -50,8 +41,7 @@ def words_of(line: str) -> list[str]:
     return words
 
 
-Words = Collection[Hashable]
-"""Of a line; any signs that stand for its words, such as ids of pieces."""
+Words = Collection[Hashable]  # of a line; any signs that stand for its words, such as ids of pieces
 Window = tuple[int, Sequence[Words], Sequence[Words]]
 """The number of its first line, from 1, and the words of the lines of both sides."""
 
@@ -65,8 +55,7 @@ def misaligned(texts: Iterable[BlockText]) -> Iterator[str]:
 
 
 def misalignment(windows: Iterable[Window]) -> tuple[int, str] | None:
-    """Where and how two texts do not belong together: (line, what is wrong). None: they do, or they
-    are too few to tell."""
+    """Where and how two texts misfit: (line, what is wrong). None: nowhere, or they are too few."""
     looked_at = 0
     unlike = []
     for line, first, second in windows:

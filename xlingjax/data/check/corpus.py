@@ -73,8 +73,7 @@ def check(
 
 
 def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> list[Any]:
-    """The files of all patterns, each once; a pattern that fails is a finding, and the others still
-    count."""
+    """The files of all patterns, each once; a pattern that fails is a finding, no more."""
     if isinstance(patterns, str):
         patterns = [patterns]
     # A dict keeps the order of the patterns, as a set would not.
@@ -214,7 +213,6 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
 
 
 def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:
-    """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for text, file in zip(texts, tokenise(texts, vocabulary), strict=True):

@@ -11,14 +11,12 @@ from typing import Any
 from xlingjax.data.sampling import format_table
 from xlingjax.data.text.texts import Text
 
-SHOWN = {"error": 50, "warning": 50, "note": 20}
-"""Severities, the worst first, and how many findings of each are printed."""
+SHOWN = {"error": 50, "warning": 50, "note": 20}  # severities, worst first: how many are printed
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: `error` stops a run or spoils it, `warning` costs quality, `note` is worth
-    knowing."""
+    """A fault: `error` stops or spoils a run, `warning` costs quality, `note` is worth knowing."""
 
     severity: str
     file: str
@@ -35,8 +33,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All findings, and the sampling tables of the text that can be read (keys `text` and
-    `pairs`)."""
+    """All findings, and the sampling tables of readable text (keys `text` and `pairs`)."""
 
     items: list[Finding] = field(default_factory=list)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

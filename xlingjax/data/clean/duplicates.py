@@ -19,16 +19,14 @@ import numpy as np
 from xlingjax.runtime.packages import package
 
 PERMUTATIONS = 64
-BANDS = 8
-"""Of 8 values: a pair of similarity 0.8 shares one with probability 0.77, of 0.9 with 0.99."""
+BANDS = 8  # of 8 values: similarity 0.8 shares one with probability 0.77, 0.9 with 0.99
 SHINGLE = 5  # characters; a word of several letters in any script
 
 _DIGIT = re.compile(r"\d")
 
 
 def key_of(text: str) -> bytes:
-    """16 bytes, equal of texts that are the same to CCNet; of texts without letters that of the
-    text itself."""
+    """16 bytes, equal for texts that CCNet takes for one; without letters, of the text itself."""
     kept = ""
     for character in unicodedata.normalize("NFD", text.casefold()):
         category = unicodedata.category(character)
@@ -47,9 +45,6 @@ def line_key(sides: Sequence[str]) -> bytes:
     """Of a text its `key_of`; of a pair one that is equal where those of both sides are."""
     keys = [*map(key_of, sides)]
     return keys[0] if len(keys) == 1 else _digest(b"".join(keys))
-
-
-# --- Near -----------------------------------------------------------------------------------------
 
 
 def shingles(text: str) -> set[bytes]:

@@ -1,5 +1,4 @@
-"""Text that was decoded wrongly, or has the entities of HTML: found, and repaired by ftfy
-(the extra `clean`)."""
+"""Text decoded wrongly, or with entities of HTML: found, and repaired by ftfy (extra `clean`)."""
 
 import functools
 import html.entities

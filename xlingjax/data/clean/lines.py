@@ -40,9 +40,8 @@ _LETTERS_A_WORD = 5
 
 
 def clean_lines(part: Part, settings: CleanSettings, counts: Counter[str]) -> Iterator[Line]:
-    """The lines of a part that stay, an empty one between documents. `counts` gets the number of
-    lines read (`in`), of sentences they are (`sentences`), and of those that each step leaves
-    out."""
+    """The lines of a part that stay, an empty one between documents. `counts` gets the lines read
+    (`in`), their `sentences`, and those that each step leaves out."""
     pending_end = False
     written = False
     for document in _documents(part, settings, counts):
@@ -93,9 +92,6 @@ def _raw_lines(part: Part) -> Iterator[Line]:
         yield from ((line,) for line in part.source.lines())
 
 
-# --- Characters and sentences ---------------------------------------------------------------------
-
-
 def _normal(text: str, language: str, settings: CleanSettings) -> str:
     if settings.characters:
         text = normal_characters(text)
@@ -115,21 +111,16 @@ def normal_characters(text: str) -> str:
 @functools.cache
 def normalizer(language: str) -> Callable[[str], str]:
     """Moses' normalize-punctuation.perl. Quotes and numbers are those of the language (`de`, `fr`,
-    `cs` ...); languages without rules of their own have Moses' common ones. Raises UserError
-    without sacremoses."""
+    `cs` ...); others have Moses' common rules. Raises UserError: no sacremoses."""
     moses = package("sacremoses", "--punctuation")
     return moses.MosesPunctNormalizer(lang=base_language(language)).normalize
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """The sentences of a paragraph, without space around them. Raises UserError without
-    sentencex."""
+    """The sentences of a paragraph, stripped. Raises UserError without sentencex."""
     splitter = package("sentencex", "splitting sentences")
     pieces = [piece.strip() for piece in splitter.segment(base_language(language), text)]
     return [piece for piece in pieces if piece]
-
-
-# --- Filters --------------------------------------------------------------------------------------
 
 
 def _reason(line: Line, part: Part, settings: CleanSettings) -> str:

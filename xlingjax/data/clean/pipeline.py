@@ -26,8 +26,7 @@ from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.quiet import as_line, quiet_stderr
 from xlingjax.runtime.records import read_npy
 
-Numbered = tuple[int, Line]
-"""A line and its number in the part, from 0, those that end documents not counted."""
+Numbered = tuple[int, Line]  # a line, and its number in the part from 0, without ends of documents
 DROPS = ("exact", "near")  # steps that leave files of the lines that they leave out, in their order
 
 
@@ -81,8 +80,6 @@ class Work:
             else:
                 yield from ([line] for line in document)
 
-    # --- Who works --------------------------------------------------------------------------------
-
     def each(self, function: Callable[[Work, Part], None], parts: Sequence[Part]) -> None:
         """`function` of every part. Raises UserError: the first of those that it raised."""
         if self.options is None:
@@ -110,15 +107,11 @@ class Work:
 
 
 def _keep_error(work: Work, function: Callable[[Work, Part], None], part: Part) -> None:
-    """An error of a file is left in one: Beam would show it within a traceback, and start the part
-    again."""
+    """Leave an error in a file: Beam would wrap it in a traceback, and start the part again."""
     try:
         function(work, part)
     except (UserError, OSError) as error:
         _write_whole(work.file("errors", part.number, ".txt"), [str(error).encode()])
-
-
-# --- The steps ------------------------------------------------------------------------------------
 
 
 def run_steps(work: Work, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
@@ -151,7 +144,6 @@ def _write_lines(work: Work, part: Part) -> None:
 
 
 def _write_keys(work: Work, part: Part) -> None:
-    """Those of its lines."""
     path = work.file("keys", part.number, ".npy")
     if path.exists():
         return
@@ -225,8 +217,6 @@ def _write_output(work: Work, part: Part) -> None:
             _write_whole(work.output / name, side)
     write_record(record, dict(counts))
 
-
-# --- Files ----------------------------------------------------------------------------------------
 
 _REMEDY = "remove it with its folder, and start again: it is made anew"
 

@@ -1,5 +1,4 @@
-"""The articles of a Wikipedia dump as plain text, by mwxml (the XML) and mwparserfromhell (the
-markup).
+"""The articles of a Wikipedia dump as plain text, by mwxml and mwparserfromhell.
 
 What XLM and XGLUE take WikiExtractor for (whose licence, AGPL, would bind this program): text of
 articles alone. Templates are not expanded but left out, with tables, references, files, categories
@@ -33,8 +32,7 @@ _EMPTY = re.compile(r"\s*[(（][\s,;:،、，；]*[)）]")
 
 
 def wikipedia_language(path: Path) -> str:
-    """Of "dewiki-20260101-pages-articles.xml.bz2": de. Raises UserError where the name does not
-    tell."""
+    """de of "dewiki-20260101-pages-articles.xml.bz2". Raises UserError for other names."""
     match = _STEM.match(path.name)
     if match is None:
         raise UserError(
@@ -46,8 +44,7 @@ def wikipedia_language(path: Path) -> str:
 
 
 def articles(path: Path) -> Iterator[list[str]]:
-    """The paragraphs of each article, in the order of the dump: pages of namespace 0 that redirect
-    nowhere.
+    """The paragraphs of each article, in the order of the dump: namespace 0, no redirects.
 
     Raises UserError: the file cannot be read, is damaged, or is no dump of MediaWiki.
     """
@@ -91,8 +88,7 @@ def _other_namespaces(site: Any) -> frozenset[str]:
 
 
 def plain_text(markup: str, namespaces: frozenset[str]) -> list[str]:
-    """The paragraphs of an article's markup. namespaces: of links that are no text of it, in lower
-    case."""
+    """The paragraphs of an article's markup. namespaces: lower case, of links that are no text."""
     parser = package("mwparserfromhell", "--wikipedia")
     code = parser.parse(_MAGIC.sub("", markup))
     text = "".join(_texts(code, namespaces))
@@ -107,7 +103,6 @@ def plain_text(markup: str, namespaces: frozenset[str]) -> list[str]:
 
 
 def _texts(code: Any, namespaces: frozenset[str]) -> Iterator[str]:
-    """The text of each node that has some."""
     for node in code.nodes:
         kind = type(node).__name__
         if kind == "Text":

@@ -14,9 +14,7 @@ from typing import Any
 from xlingjax.data.labelled.records import Example, Question
 from xlingjax.errors import UserError
 
-MOST_UNPAIRED = 0.05
-"""The share of a file's examples that may have no partner: a few are lost on the way, many show
-files of two releases."""
+MOST_UNPAIRED = 0.05  # of a file's examples without partner: many show files of two releases
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,7 @@ class Pairs:
         return sum(row is None for row in self.partners)
 
     def said(self, remainder: str) -> str:
-        """What is said of rows without a partner; "": there are none. remainder: what becomes of
-        them."""
+        """What is said of rows without a partner, "" of none. remainder: what becomes of them."""
         if not self.unpaired:
             return ""
         rows = len(self.partners)
@@ -102,8 +99,7 @@ def _labels_agree(first: Any, second: Any) -> bool:
 
 
 def _partners(own: Sequence[Hashable], others: Sequence[Hashable]) -> list[int | None]:
-    """The row among `others` of each key. Of equal keys the first beside the first; the last one
-    beside all that are left."""
+    """Each key's row among `others`; equal keys in order, the last one beside all that are left."""
     rows: dict[Hashable, list[int]] = {}
     for row, key in enumerate(others):
         rows.setdefault(key, []).append(row)

@@ -1,5 +1,4 @@
-"""Readers of texts in pairs of files: sources and targets line by line, and bitexts to search
-(Tatoeba, BUCC)."""
+"""Readers of pairs of files: sources and targets by line, and bitexts to search (Tatoeba, BUCC)."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.numerals import is_whole
 
-ORDERED = 10
-"""Lines from which an English side in alphabetical order is taken for sorted, not for aligned."""
+ORDERED = 10  # lines from which an English side in alphabetical order counts as sorted
 
 
 def read_source_target(paths: Sequence[Path], task, language: str) -> list[SourceTarget]:
@@ -35,8 +33,7 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
     row of each English line. An id is the row, from 0: "0", "1", ...
 
     Without labels the files are aligned line by line, gold is the identity; but XTREME sorts the
-    English side of its copy, so a side of at least `ORDERED` lines in alphabetical order has no
-    gold.
+    English side of its copy: `ORDERED` lines or more in alphabetical order have no gold.
     """
     foreign = _texts(paths[0])
     english = _texts(paths[1])

@@ -1,5 +1,4 @@
-"""Reader of questions whose answers are spans: the JSON of SQuAD 1.1, MLQA, XQuAD and TyDiQA's gold
-passages."""
+"""Reader of questions answered by spans: JSON of SQuAD 1.1, MLQA, XQuAD, TyDiQA's gold passages."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def read_squad(
 def checked_question(
     qa: Any, context: str, path: str | Path, *, translated: bool = False
 ) -> Question:
-    """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
-    `read_squad`. Raises UserError as it does."""
+    """The question of SQuAD's `qa`. path: for messages. translated, errors: see `read_squad`."""
     id_ = str(_value(qa, "id") or "")
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")

@@ -88,8 +88,7 @@ def is_lost(record: Any) -> bool:
 
 
 def learnable(records: Sequence[Any]) -> list[Any]:
-    """Of a translated set what can be learnt: without lost texts and without questions that have no
-    answer."""
+    """What can be learnt of a translated set: no lost texts, no questions without an answer."""
     return [
         record for record in records if not is_lost(record) and getattr(record, "answers", True)
     ]
@@ -104,8 +103,7 @@ def existing(path: str | Path) -> Path:
 
 
 def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
-    """The label or tag, if it is one of `labels` (none: any). Raises UserError beginning with
-    `where`."""
+    """The label or tag, if one of `labels` (none: any). Raises UserError beginning with `where`."""
     if labels and label not in labels:
         raise UserError(f"{where}: unknown label {label!r}, expected one of {', '.join(labels)}")
     return label

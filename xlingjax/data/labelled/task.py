@@ -31,9 +31,7 @@ KINDS = {
     "mining": "Bitext",
     "generation": "SourceTarget",
 }
-"""Kind -> the record of `records.py` that its readers give. "ranking": classification of (query,
-page) whose
-score compares the pages of a query."""
+"""Kind -> the record of `records.py`. "ranking": (query, page), scored among a query's pages."""
 
 TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 """Kinds that are fine-tuned; the others read the states of a model as it is."""
@@ -66,8 +64,7 @@ CODES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Files:
-    """Where the files of a split may lie, below the folder of the benchmark, and what reads
-    them."""
+    """Where the files of a split may lie, below the benchmark's folder, and what reads them."""
 
     patterns: tuple[str, ...]
     """Paths with {language} (or a code of `CODES`: {language3}, {flores}, {conll}); several where
@@ -86,8 +83,7 @@ class Files:
         return self.languages is None or language in self.languages
 
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
-        """The paths of a language, whether or not they exist; None: it does not lie here, or no
-        file fits a `*`."""
+        """A language's paths, whether or not they exist; None: it has none, or none fits a `*`."""
         if not self.holds(language):
             return None
         codes = {"language": language}
@@ -143,8 +139,7 @@ class Task:
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
     marks: str = "kept"
-    """Of tags: what becomes of SentencePiece's mark in the task's own script (see
-    `pieces_of_words`)."""
+    """Of tags: what becomes of SentencePiece's mark in the task's script: `pieces_of_words`."""
     overlap: str = ""  # what the sets are known to share, said below their scores
 
     def __post_init__(self):
@@ -280,16 +275,14 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
 
 
 def has_gold(record: Any) -> bool:
-    """Whether a record tells the answer. Official test sets hide all of theirs or none, so that the
-    first record tells of its file."""
+    """Whether a record tells the answer. Test sets hide all or none: the first tells of a file."""
     field_name = GOLD.get(type(record))
     # A record of no known kind is taken to be complete.
     return field_name is None or bool(getattr(record, field_name))
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
-    are any."""
+    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs there are."""
     paths = set()
     for split, language in parts:
         found = find(task, folder, split, language)

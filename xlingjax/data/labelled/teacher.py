@@ -1,5 +1,4 @@
-"""Files of examples that a teacher labelled: one record of `data/labelled/records.py` a line, as
-JSON."""
+"""Files of examples that a teacher labelled: a line of JSON per record of `labelled/records.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Readers of labelled texts and pairs of texts: tables of XNLI, PAWS-X, XGLUE and SIB-200, intents
-of xSID and MTOD, XCOPA."""
+"""Readers of labelled texts and pairs: XNLI, PAWS-X, XGLUE, SIB-200, xSID, MTOD, XCOPA."""
 
 from __future__ import annotations
 
@@ -57,14 +56,11 @@ class Table:
     header: bool = False
     quoted: bool | None = False  # whether fields may be csv-quoted; None: see `is_quoted`
     language: str = ""
-    """The column that says whose language a row is: only those of the language are read. Empty: all
-    rows are."""
+    """The column that tells a row's language; rows of others are not read. Empty: all rows are."""
     unlabelled: bool = True
-    """The column of labels may be missing, from every line alike (a test set); it must then be the
-    last."""
+    """The column of labels, the last, may be missing from every line alike (a test set)."""
     translated: bool = False
-    """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every
-    row."""
+    """By a machine, which lost texts here and there, not in every row: they are "" (`is_lost`)."""
     original: tuple[str, ...] = ()
     """Columns of the text that was translated; empty: it is not there."""
 
@@ -95,8 +91,7 @@ class Table:
                     f"{where}: {len(cells)} columns, expected {len(names)}: {_shown(names)}"
                 )
             row = dict(zip(names, map(str.strip, cells), strict=True))
-            # Before the texts are looked at: rows of other
-            # languages may be broken and are not read.
+            # First: rows of other languages may be broken, and are not read.
             if self.language and row[self.language] != language:
                 continue
             premise = " ".join(filter(None, map(row.get, self.premise)))
@@ -176,12 +171,8 @@ def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
             yield number, line.split("\t")
 
 
-# --- Other layouts --------------------------------------------------------------------------------
-
-
 def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """XCOPA and COPA, a JSON object per line: premise, question ("cause" or "effect"), choice1,
-    choice2, label 0 or 1.
+    """XCOPA, COPA, JSON by line: premise, question ("cause"/"effect"), choice1, choice2, label 0/1.
 
     An example reads the premise with the question and both choices; its label is the right
     choice's: "0" is the first. XTREME's script (utils_preprocess.py: xcopa_preprocess) writes 0 in

@@ -1,5 +1,4 @@
-"""Readers of tagged sentences: a word and its tag per line (XTREME, XGLUE), CoNLL-2002 and 2003,
-CoNLL-U, xSID's slots."""
+"""Readers of tagged sentences, a word a line: XTREME, XGLUE, CoNLL-2002 and 2003, CoNLL-U, xSID."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from xlingjax.errors import UserError
 
 
 def read_tagged(path: str | Path) -> list[Tagged]:
-    """Sentences of lines `word TAB tag`, a blank line after each (XTREME's POS and NER). Raises
-    UserError naming the line."""
+    """Lines `word TAB tag`, a blank line after each sentence. Raises UserError naming the line."""
     return Columns(unlabelled=False).sentences(existing(path), None)
 
 
@@ -34,15 +32,12 @@ class Columns:
     comments: bool = False
     """Lines that begin with `#` and stand before the first word of a sentence are passed over."""
     prefix: bool = False
-    """Words bear their language in front, all or none of them: `en:Paris` (WikiANN as its authors
-    wrote it)."""
+    """All words, or none, bear their language in front: `en:Paris` (WikiANN's original form)."""
     first_class: bool = False
-    """Tags are CoNLL-2003's: a chunk begins with I-, with B- only next to one of its own type. They
-    are read as BIO."""
+    """Tags are CoNLL-2003's, read as BIO: a chunk begins with B- only next to one of its type."""
     unlabelled: bool = True  # lines may hold the word alone, all of them (a test set)
     gaps: bool = False
-    """Lines of `width` columns may lack the word, if their tag is O, and are passed over (xSID's zh
-    has one)."""
+    """Lines of `width` columns with tag O may lack the word, and are passed over (xSID's zh)."""
 
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Tagged]:
         sentences = []
@@ -191,8 +186,7 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
 
 
 def read_xsid_slots(paths: Sequence[Path], task, language: str) -> list[Tagged]:
-    """xSID: `number TAB word TAB intent TAB slot`, with comments before each utterance; slots are
-    BIO."""
+    """xSID: `number TAB word TAB intent TAB slot`, comments before utterances; slots are BIO."""
     return Columns(word=1, tag=3, width=4, comments=True, unlabelled=False, gaps=True)(
         paths[:1], task, language
     )

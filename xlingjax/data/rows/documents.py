@@ -1,5 +1,4 @@
-"""Rows of documents: adjacent segments of one text, and aligned documents that change language
-between sentences.
+"""Rows of documents: adjacent segments, and aligned documents that change language by sentence.
 
 A document is what stands between blank lines.
 """
@@ -34,8 +33,7 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def segment_rows(records: Records, base: int, length: int, *, packing: bool = True) -> Rows:
-    """Rows of two adjacent segments of one document (VECO §4), each `<s> text </s>`, as the sides
-    of a pair.
+    """Rows of two adjacent segments of a document (VECO §4) as a pair, each `<s> text </s>`.
 
     Segments are whole sentences, as near to equal as those allow, at most `length // 2` tokens;
     what exceeds that is cut off. Documents of one sentence have no second segment and are left out.
@@ -49,8 +47,7 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     lengths = text.lengths[lines].astype(np.int64)
     segment, document = _segments(document, lengths, length)
     new_segment = np.diff(segment, prepend=-1) != 0
-    # Numbers of segments begin anew in each document, so
-    # the last of one may equal the first of the next.
+    # Segments are numbered anew in each document: one's last may equal the next one's first.
     new_document = np.diff(document, prepend=-1) != 0
     begins = np.flatnonzero(new_document | new_segment)
     # One token early: the `</s>` before a segment becomes the `<s>` that opens it.
@@ -80,8 +77,7 @@ def _segments(
     document: np.ndarray, lengths: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(segment of each line in its document, document of each line from 0), [lines] each. Segments
-    are an even number of equal shares of a document's tokens; a sentence goes where its middle
-    lies."""
+    are evenly many equal shares of its tokens; a sentence is where its middle is."""
     first = _first_lines(document)
     of_line = np.repeat(np.arange(first.size), np.diff([*first, lengths.size]))
     total = np.add.reduceat(lengths, first)
@@ -111,8 +107,7 @@ def switched_rows(
     alone: bool = False,
     packing: bool = True,
 ) -> Rows:
-    """Rows of aligned documents in which every other sentence is the translation (Unicoder §3.2,
-    CL-MLM).
+    """Rows of aligned documents, every other sentence translated (Unicoder §3.2, CL-MLM).
 
     `<s> s0 </s> s1 </s> ...`, positions running on, a language per sentence. parity "even":
     sentences 0, 2, ... of a document are in the second language; "odd": 1, 3, ...; "coin": both
@@ -130,8 +125,7 @@ def switched_rows(
     first = _first_lines(document)
     every_line = np.arange(lines.size)
     number = every_line - np.repeat(first, np.diff([*first, lines.size]))
-    # Rows are planned once and for all, so the coin of
-    # the paper becomes both of its sides, as two rows.
+    # Rows are planned once for all, so the paper's coin becomes both its sides, as two rows.
     flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
     examples = []
     slices = []
@@ -180,8 +174,7 @@ def truncated(
     document: np.ndarray, size: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(document of each sentence from 0, its first position, whether it opens the document, its
-    tokens): of each document the first `length` tokens, one of which opens the text; sentences
-    behind them have none."""
+    tokens): of each document the first `length` tokens; sentences behind have none."""
     first = _first_lines(document)
     of_line = np.repeat(np.arange(first.size), np.diff([*first, size.size]))
     before = np.cumsum(size) - size

@@ -1,7 +1,6 @@
 """Stateless randomness of the batches: each draw is a function of (seed, purpose, step, row).
 
-So a position in the data is a number, every host draws the same batch, and masks are fresh in every
-epoch.
+So a position in the data is a number, hosts draw the same batch, and each epoch has new masks.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 SELECT, REPLACE, TOKENS, LANGUAGE, PLACES, PARTNERS = range(6)
-"""Purposes: masked positions, their replacement, ids, the language and the places of pseudo tokens,
-wrong partners of sentences."""
+"""Purposes: masked positions, replacements, ids, pseudo tokens' language and places, partners."""
 SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(6, 12)
-"""Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and
-hiding of tokens."""
-ROUNDING = 12
-"""Whether a row has one masked position more or less, where its share is no whole number."""
+"""Purposes of noise: spans' lengths, starts, places of empty ones, order, loss, hiding."""
+ROUNDING = 12  # whether a row has one masked position more, where its share is not whole
 
 
 def seed_of(*parts: object) -> int:
@@ -28,8 +24,7 @@ def seed_of(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws for one batch: made for all `rows` of the global batch, of which `first .. first +
-    count` are given."""
+    """The draws of one batch: made for all its `rows`, and given for `first .. first + count`."""
 
     seed: int
     step: int
@@ -41,8 +36,7 @@ class Draws:
         """[count, width]: float32 in [0, 1), or int32 in [0, maxval)."""
         bits = np.random.Philox(key=[self.seed, purpose], counter=[0, 0, 0, self.step])
         generator = np.random.Generator(bits)
-        # Drawn for the whole batch by every host: what a row gets must not depend on how many hosts
-        # there are.
+        # Drawn for the whole batch by every host: a row's draws do not depend on their number.
         shape = (self.rows, width)
         if maxval is None:
             drawn = generator.random(shape, np.float32)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FEW = 0.05
-"""Of the text and of its tokens: that much is left out without a word."""
+FEW = 0.05  # of the text and of its tokens: that much is left out without a word
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-TRIES = 16
-"""Draws of a wrong partner: the first may be a right one, or too long."""
+TRIES = 16  # draws of a wrong partner: the first may be a right one, or too long
 
 
 class Translations:
@@ -43,8 +42,7 @@ class Translations:
     def drawn(self, x: np.ndarray, uniform: np.ndarray, length: int) -> np.ndarray:
         """int64 [B]: the translation whose side 1 is the wrong partner of side 0 of `x` [B]; -1
         where none was found. uniform: [B, tries], in [0, 1)."""
-        # All translations of a share alike, so that each y is as often a wrong partner as a right
-        # one: y alone does not tell the label.
+        # Each y is as often a wrong partner as a right one: y alone does not tell the label.
         share = self._texts[x, 2]
         ends = self._ends[share, None]
         begins = np.where(share > 0, self._ends[share - 1], 0)[:, None]
@@ -60,8 +58,7 @@ class Translations:
 
 
 def _as_one(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """int64 [B]: two numbers below 2^31 as one, in whichever order: of texts in one language
-    either may be the paraphrase."""
+    """int64 [B]: two numbers below 2^31 as one, in either order: either may be the paraphrase."""
     smaller = np.minimum(first, second).astype(np.int64)
     return smaller << 32 | np.maximum(first, second)
 

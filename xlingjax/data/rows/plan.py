@@ -1,6 +1,5 @@
 """Rows: which tokens stand in which row of a batch. They are planned once in NumPy, kept beside
-their text, and looked up; and the contract of `preprocessors/<paper>.py`, which says so of one
-objective.
+their text, and looked up; and the contract of `preprocessors/<paper>.py`, for one objective.
 
 All text of a source lies in one array of ids; a row is a list of slices of it. A stream row is one
 slice; a pair is two, one per sentence; packing puts several examples in a row and numbers them in
@@ -32,24 +31,19 @@ from xlingjax.data.store.entries import Writer, folder_of, get, name_of, read
 from xlingjax.data.store.tokenise import SHARDS, BlockText, Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
-OPEN_ROWS = 256
-"""Rows that packing keeps open for a shorter example to come."""
+OPEN_ROWS = 256  # rows that packing keeps open for a shorter example to come
 
 SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
 """What `Rows` says of each slice besides where it starts."""
 
 NEIGHBOURS_APART = 0
 """The seed of the order in which examples fill rows. Neighbours in a file should not share a row,
-since they are often about one thing; the seed is not the run's, so that every run has the same
-rows."""
-
-# ---- plans ---------------------------------------------------------------------------------------
+often being about one thing; all runs have the same rows."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A plan of R rows made of S slices: row r has slices splits[r] .. splits[r+1]-1, left to
-    right.
+    """A plan of R rows of S slices: row r has slices splits[r] .. splits[r+1]-1.
 
     Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first
     token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
@@ -105,7 +99,6 @@ def plan_rows(
     first = np.searchsorted(rows, np.arange(count + 1))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    # And the slices of an example theirs.
     by_row = np.argsort(place[example], kind="stable")
     flat: dict[str, Any] = {}
     for name in ("starts", *SLICES):
@@ -125,8 +118,7 @@ def line_starts(side: Tokens, base: int) -> np.ndarray:
 
 
 def starts_and_lengths(records: Records, bases: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each aligned line of each side begins in the array of ids, and its tokens, both int64
-    [lines, sides]."""
+    """int64 [lines, sides], twice: where each line begins in the array of ids, and its tokens."""
     starts = [line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)]
     lengths = [side.lengths for side in records.sides]
     return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
@@ -136,8 +128,7 @@ def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
     """First-fit packing: the row [E] of each example of `lengths` [E], in order, in rows of
     `capacity` tokens; of lengths [E, P] in rows that have so many for each of the P parts.
 
-    Each goes into the first of the last `OPEN_ROWS` rows that has room, or opens a row. No length
-    exceeds `capacity`.
+    Each goes into the first of the last `OPEN_ROWS` rows with room, or opens one.
     """
     row_of_example = np.empty(len(lengths), np.int64)
     room = np.full((len(lengths) + 1, *lengths.shape[1:]), capacity, np.int64)
@@ -168,8 +159,7 @@ def apart(count: int) -> np.ndarray:
 def stream_rows(records: Records, base: int, length: int, *, bos: bool = False) -> Rows:
     """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `length`
     tokens. `base` is where the text starts in the array of ids. With `bos` each row is `<s>` and
-    one token less of text (XLM-R). The last row may be short.
-    """
+    one token less of text (XLM-R). The last row may be short."""
     (text,) = records.sides
     # `<s>` takes the place of the token before the row: the slice begins one token early, and the
     # reader writes `<s>` over it.
@@ -256,8 +246,7 @@ def pair_rows(
 
 
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """[2 E, 2] of [E, 2]: the pairs with those of `turn` [E, 1] turned around, then the pairs with
-    the others turned around."""
+    """[2 E, 2] of [E, 2]: pairs with those of `turn` [E, 1] turned, then with the others turned."""
     turned = of_side[:, ::-1]
     first_pass = np.where(turn, turned, of_side)
     second_pass = np.where(turn, of_side, turned)
@@ -277,8 +266,6 @@ def join(records: Records, eos_id: int) -> tuple[np.ndarray, list[int]]:
         begin += side.ids.size
     return ids, bases
 
-
-# ---- the contract of a preprocessor --------------------------------------------------------------
 
 Batch = dict[str, np.ndarray]
 BatchMap = Callable[[Batch, Draws], Batch]
@@ -310,8 +297,7 @@ class Preprocessor(abc.ABC):
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
-        """The rows of one text; `bases[i]` is where side i of the records begins in the array of
-        ids."""
+        """The rows of one text; `bases[i]` is where side i of the records begins in the ids."""
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         """The map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token
@@ -339,8 +325,7 @@ class Preprocessor(abc.ABC):
         return 0
 
     def positions(self, length: int) -> int:
-        """How many of the model's positions the rows use, where these are more than their columns;
-        0: they are not."""
+        """Positions of the model that the rows use, where these exceed their columns; else 0."""
         return 0
 
     def takes(self, languages: tuple[str, ...]) -> bool:
@@ -386,15 +371,13 @@ class PairPreprocessor(Preprocessor):
         )
 
 
-# ---- plans of a text, block by block -------------------------------------------------------------
 # Planning a block takes seconds, so a plan is written once per text, preprocessor, length and code
 # of the planners. What a run needs before its first batch, how many rows each block has, stands in
 # an index; the plans themselves are read with the first row of theirs.
 
 # Part of every name: another form of plan leaves the old files alone.
 FORMAT = 6
-FEW_LINES = 4096
-"""Text of fewer lines is planned at every start: that is faster than looking for its plan."""
+FEW_LINES = 4096  # text of fewer lines is planned at every start, sooner than its plan is found
 OPEN_BLOCKS = 128
 """Of plans and of ids that all sources of a process have open at a time. They are maps of files,
 each of which holds a file open; what is closed is still in the system's cache."""
@@ -567,8 +550,7 @@ def compact(rows: Rows, bases: Sequence[int], columns: int) -> BlockRows:
 
 
 def options(preprocessor: Preprocessor) -> dict[str, Any]:
-    """A preprocessor's options as they come back from a checkpoint's JSON: tuples are lists
-    there."""
+    """A preprocessor's options as a checkpoint's JSON gives them back: tuples are lists there."""
     # A dataclass, as all of them are.
     given = dataclasses.asdict(cast(Any, preprocessor))
     return json.loads(json.dumps(given))
@@ -576,8 +558,7 @@ def options(preprocessor: Preprocessor) -> dict[str, Any]:
 
 @functools.cache
 def code_hash(preprocessor: type) -> str:
-    """Of the files that rows are planned by: a plan of other code must not be found, of a paper of
-    the user's least of all."""
+    """Hash of the planners' files: a plan of other code, a user's paper's too, is not found."""
     planners = ("plan", "documents", "paraphrases", "partners", "targets")
     modules = {f"xlingjax.data.rows.{name}" for name in planners}
     modules |= {one.__module__ for one in preprocessor.__mro__}
@@ -591,9 +572,6 @@ def code_hash(preprocessor: type) -> str:
             source = repr(module)
         digest.update(source.encode())
     return digest.hexdigest()
-
-
-# ---- looking rows up -----------------------------------------------------------------------------
 
 
 class RowReader:
@@ -663,7 +641,6 @@ class RowReader:
             # An empty row has a label like any other, and a weight of 0.
             fields["labels"] = np.zeros(rows.size, np.int32)
             fields["example_weights"] = np.zeros(rows.size, np.float32)
-        # Block by block.
         block_of_row = np.searchsorted(self._ends, rows, side="right")
         for block in np.unique(block_of_row[rows >= 0]).tolist():
             which = np.flatnonzero((block_of_row == block) & (rows >= 0))

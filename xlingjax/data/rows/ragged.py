@@ -1,7 +1,6 @@
 """Rows of labelled tasks without their padding.
 
-A row that is read in several languages has several texts side by side, each padded by itself, and
-each is kept up to its last token.
+A row in several languages has its texts side by side, each padded and kept up to its last token.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class RaggedRows:
         return self.arrays["lengths"].reshape(-1, self.texts).max(axis=1)
 
     def take(self, rows: np.ndarray, language_ids: Sequence[int]) -> dict[str, np.ndarray]:
-        """Arrays [n, H * length] and [n] of the rows of these numbers. language_ids: of the texts
-        of a row."""
+        """Arrays [n, H * length] and [n] of the rows numbered so. language_ids: of a row's text."""
         places = (rows[:, None] * self.texts + np.arange(self.texts)).ravel()
         columns = np.arange(self.length)
         valid = columns < self.arrays["lengths"][places][:, None]

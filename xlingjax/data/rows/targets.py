@@ -1,8 +1,7 @@
 """Rows of a source and a target, for encoder-decoders: pairs to translate, and texts to restore.
 
 A row has room for `length` tokens of each side. The reader gives the tokens of both together;
-`side` takes one of them out, and `decoder_fields` makes of a target what the decoder reads and what
-it predicts.
+`side` takes one of them out; `decoder_fields` gives what the decoder reads and predicts.
 """
 
 from __future__ import annotations
@@ -121,8 +120,7 @@ def sentence_rows(
 def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
     """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
     as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
-    room another leaves (`packing`).
-    """
+    room another leaves (`packing`)."""
     (text,) = records.sides
     lines, document = documents([text])
     starts = line_starts(text, base)[lines]

@@ -6,14 +6,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def keep_tensorflow_off_accelerators() -> None:
-    """They are JAX's: TensorFlow takes all memory of every GPU that it sees, as soon as it makes a
-    tensor."""
+    """They are JAX's: TensorFlow takes all memory of every GPU it sees with its first tensor."""
     import tensorflow as tf
 
     if tf.config.list_physical_devices("GPU"):
         tf.config.set_visible_devices([], "GPU")
 
 
-# Before the other files here: behind SeqIO's import `xlingjax.tasks` registers the embedded
-# corpus, which imports these files.
+# Before the other files here: upon it `xlingjax.tasks` registers the corpus, which imports them.
 import seqio  # noqa: E402, F401

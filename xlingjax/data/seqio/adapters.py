@@ -38,8 +38,7 @@ AT_ONCE = 1024  # lines that go from Python into TensorFlow in one step
 
 
 class TextFiles(seqio.DataSource):
-    """Plain files as a SeqIO data source: {"text"} per line, or {"first", "second"} per aligned
-    line.
+    """Plain files as a SeqIO data source: {"text"} or {"first", "second"} per line.
 
     `splits` maps a split to `Text`s or `Pair`s of one language or pair; with `holdout` above 0 the
     split "validation" is that share of the lines of "train". `mixture_source` reads the same lines
@@ -77,8 +76,7 @@ class TextFiles(seqio.DataSource):
         return self.files["train"], split == "validation"
 
     def blocks(self, split: str, vocabulary: Vocabulary) -> BlockText:
-        """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
-        unequal length."""
+        """The tokenised lines of a split. Raises UserError: unreadable, empty, or unequal sides."""
         files, held = self._selection(split)
         return text_blocks(files, vocabulary, self.holdout, held)
 

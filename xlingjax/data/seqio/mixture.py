@@ -108,8 +108,7 @@ def _texts(
     preprocessor: Preprocessor,
     use_cached: bool,
 ) -> dict[str, tuple[Any, BlockText]]:
-    """{name in weights and tables: (task, its text)} of the tasks whose languages the preprocessor
-    takes: all, unless it chooses."""
+    """{name in weights and tables: (task, its text)} of tasks whose languages are taken."""
     found = []
     seen = []
     for task in tasks:

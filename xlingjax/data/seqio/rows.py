@@ -148,8 +148,7 @@ class ObjectiveRows:
         shapes = mixed_shapes(self.mix, length)
 
         def make(reader: RowReader, rows: np.ndarray) -> dict[str, np.ndarray]:
-            # The number is the step, so that masks of validation, whose seed is fixed, are those of
-            # the rows.
+            # The number is the step: validation's masks, of a fixed seed, are those of the rows.
             number, seed = next(seeds)
             draws = Draws(int(seed) % (1 << 64), number, rows.size)
             fields = as_declared(mask(reader(rows, draws), draws), self.preprocessor.fields)

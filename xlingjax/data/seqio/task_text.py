@@ -33,8 +33,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 
 Lines = Callable[[Any], tuple[np.ndarray, np.ndarray]]
-"""A ragged batch of a feature -> (ids of all lines one after the other, int32 [T]; tokens of each
-line, int32 [lines])."""
+"""A ragged batch of a feature -> (all lines' ids, int32 [T]; each one's tokens, int32 [lines])."""
 
 
 def task_text(
@@ -90,8 +89,7 @@ def task_text(
 def _shards(
     chunks: Iterator[list[tuple[np.ndarray, np.ndarray]]], vocabulary: Vocabulary
 ) -> list[dict[str, Any]]:
-    """The shards of each side, in the store (see `of_shards`), of chunks of lines: (ids, lengths)
-    of each side."""
+    """Each side's shards, stored (see `of_shards`), of chunks of lines: (ids, lengths) a side."""
     shards: list[list[Entry]] = []
     parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
     lines = 0
@@ -112,8 +110,7 @@ def _shards(
 
 
 def require_cache(task: seqio.Task, use_cached: bool) -> None:
-    """Raises UserError for a cache that is asked for and not there, and for one that a task
-    requires and nobody asks for."""
+    """Raises UserError for a cache asked for and not there, or required and not asked for."""
     if task.requires_caching and not use_cached:
         raise UserError(
             f"task {task.name} is read from its SeqIO cache alone: set use_cached=True (in a recipe"
@@ -172,8 +169,7 @@ def _failed(task: seqio.Task, error: Exception) -> UserError:
 
 
 def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The features of a task that hold text, in the order of its sides. Raises UserError for
-    features that could be anything."""
+    """A task's text features, in the order of its sides. Raises UserError where unclear."""
     features = task.output_features
     if all(isinstance(one, LanguageFeature) for one in features.values()):
         return tuple(features)
@@ -217,8 +213,7 @@ def task_languages(
 
 
 def named_languages(name: str, languages: Sequence[str]) -> tuple[str, ...]:
-    """Those of `languages` that a name ends in: ("de",) of "c4.de", ("en", "de") of "wmt_en_de".
-    SeqIO refuses the hyphen of "zh-Hant"."""
+    """`languages` that a name ends in: ("de",) of "c4.de". SeqIO refuses "zh-Hant"'s hyphen."""
     spelled = {code.replace("-", "_"): code for code in languages}
     # Longest first: zh_Hant is not zh.
     codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
@@ -386,8 +381,7 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
 
 
 def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
-    """(name, size, time of change) of each shard; None where one is no file, as of a source that is
-    a function."""
+    """(name, size, time of change) of each shard; None where one is no file but a function."""
     gfile = tf.io.gfile
     stamps = []
     for name in sorted(shards):

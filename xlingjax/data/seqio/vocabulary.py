@@ -12,8 +12,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 
 class SeqioVocabulary(seqio.Vocabulary):
-    """`Vocabulary` as a `seqio.Vocabulary`; `encode_tf` runs inside TensorFlow and gives the same
-    ids as `encode`."""
+    """`Vocabulary` as a `seqio.Vocabulary`; `encode_tf` runs in TensorFlow, with `encode`'s ids."""
 
     def __init__(self, vocabulary: Vocabulary):
         # T5's sentinels are extra ids; our special pieces are in the model itself.

@@ -94,8 +94,7 @@ def folder_of(kind: str, name: str) -> Path:
 
 
 def get(kind: str, name: str, make: Make) -> Entry:
-    """The entry, made now where the store does not have it. name: see `name_of`. Raises UserError
-    where it cannot be written, and OSError."""
+    """The entry, made now where there is none. name: see `name_of`. Raises UserError, OSError."""
     folder = folder_of(kind, name)
     facts = _facts(folder)
     if facts is None:

@@ -114,26 +114,18 @@ def end_sentences(
     return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
 
 
-FORMAT = 5
-"""Part of every name: another form of shard or block leaves the old ones alone."""
-SHARD_LINES = 1 << 18
-"""Lines of a shard."""
+FORMAT = 5  # part of every name: another form of shard or block leaves the old ones alone
+SHARD_LINES = 1 << 18  # lines of a shard
 CHUNK_LINES = 8192
-FEW_BYTES = 1 << 24
-"""Text below this is tokenised here: starting processes takes longer."""
-SHARDS = "tokens"
-"""The kind of entry that shards, and blocks of several, are."""
+FEW_BYTES = 1 << 24  # text below this is tokenised here: starting processes takes longer
+SHARDS = "tokens"  # the kind of entry that shards, and blocks of several, are
 
 log = logging.getLogger(__name__)
 
 
-# ---- shards --------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class TokenFile:
-    """The tokens of one text in the store: of each shard its name, and how many lines, sentences
-    and tokens it has."""
+    """The tokens of one text in the store: of each shard its name, lines, sentences and tokens."""
 
     shards: list[str]
     lines: list[int]
@@ -228,22 +220,17 @@ def _shard(
     return get(SHARDS, _name(text, vocabulary, number), make)
 
 
-# By content, not by path: a corpus that was moved or copied is not tokenised again, and one that
-# was changed is.
+# By content, not path: a corpus that was moved is not tokenised again, a changed one is.
 def _name(text: Text, vocabulary: Vocabulary, *shard: int) -> str:
     return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256, *shard)
 
 
 def _parts(text: Text) -> list[Work]:
-    """All that there is to do of a text."""
     plain = text.column is None and file_format(text.path) == "lines"
     if not plain or text.path.suffix in ENDINGS:
         return [Work(text, 0, None)]
     parts = line_parts(text.path, SHARD_LINES)
     return [Work(text, number, part) for number, part in enumerate(parts)]
-
-
-# ---- texts ---------------------------------------------------------------------------------------
 
 
 def tokenise(
@@ -311,8 +298,6 @@ def loaded(folder: str) -> Vocabulary:
     return Vocabulary.load(folder)
 
 
-# ---- blocks --------------------------------------------------------------------------------------
-
 _DOCUMENT_BREAK = np.zeros(1, np.int32)
 """A line of no tokens ends a document: the last sentence of one file and the first of the next are
 not neighbours."""
@@ -378,9 +363,6 @@ class BlockText:
         return map(self.of_block, range(len(self.blocks)))
 
 
-# ---- of files ------------------------------------------------------------------------------------
-
-
 def text_blocks(
     files: Sequence[Text | Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
 ) -> BlockText:
@@ -416,7 +398,6 @@ def _pieces(
     holdout: float,
     held: bool,
 ) -> list[_Piece]:
-    """What is read of each file, shard for shard."""
     line_counts = [sum(of_file[0].lines) for of_file in tokens]
     # One mask for all sides, so that they stay aligned.
     masks = held_out_of(files, line_counts, holdout)
@@ -432,8 +413,7 @@ def _pieces(
 def blocks_of_files(
     languages: tuple[str, ...], files: Sequence[TokenFile], vocabulary: Vocabulary, what: str
 ) -> BlockText:
-    """The aligned token files of one text, a side each. Raises UserError where a side has no
-    text."""
+    """The aligned token files of one text, one a side. Raises UserError where a side is empty."""
     key = name_of(FORMAT, [file.shards for file in files], vocabulary.sha256)
     pieces = [_Piece(tuple(files), n, None, ends=False) for n in range(len(files[0].lines))]
     text = _opened(
@@ -469,9 +449,6 @@ def _opened(
     return BlockText(
         languages, key, facts["content_hash"], tuple(Block(**one) for one in facts["blocks"])
     )
-
-
-# ---- blocks of pieces ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -553,7 +530,6 @@ def _write_block(
 
 
 def _require_text(text: BlockText, paths: Sequence[Path], held: bool) -> None:
-    """Raises UserError where a side has no text."""
     if min(text.sentences) > 0:
         return
     more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""

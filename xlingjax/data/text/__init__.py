@@ -1,2 +1,1 @@
-"""Text as people have it on disk: which files a pattern means, their languages and formats, and
-their lines."""
+"""Text on disk: which files a pattern means, their languages, formats and lines."""

@@ -1,5 +1,4 @@
-"""Files of text, compressed or not: what a file is by its first bytes, its bytes, lines and
-hashes."""
+"""Files of text, compressed or not: their kind by their first bytes, their lines and hashes."""
 
 from __future__ import annotations
 
@@ -22,15 +21,11 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import replaced
 from xlingjax.runtime.packages import package
 
-# --- Compressed files as the bytes in them ---
-
 ENDINGS = (".gz", ".zst", ".xz", ".bz2")  # of the compressed files that are read as what is in them
 LONGEST_LINE = 64 << 20  # bytes: a small archive may unpack to a line that no memory holds
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
-"""What reading a damaged one raises; zstandard has an error of its own."""
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # zstandard has its own error
 
-_ZST_BYTES = 1 << 13
-"""Of a .zst that are decompressed at once: what a few bytes grow to stays bounded."""
+_ZST_BYTES = 1 << 13  # of a .zst, decompressed at once: what a few bytes grow to stays bounded
 _FIRST_BYTES = {
     b"\x1f\x8b": ".gz",
     b"\x28\xb5\x2f\xfd": ".zst",
@@ -39,15 +34,13 @@ _FIRST_BYTES = {
 }
 # "BZh" alone may begin a text: a level follows, and a block or the end of the stream.
 _BZ2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
-_ZST_SKIPPABLE = b"\x2a\x4d\x18"
-"""Behind a byte 0x50 to 0x5f: what some writers of .zst begin a file with."""
+_ZST_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5f: how some .zst files begin
 
 
 def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
     """Opens a file for reading bytes, compressed ones (`ENDINGS`) uncompressed.
 
-    Raises UserError if it cannot be opened, and where its first bytes are those of another format
-    than its name says.
+    Raises UserError if it cannot be opened, or its first bytes and its name differ in format.
     """
     path = Path(path)
     try:
@@ -164,8 +157,6 @@ class _ZstFile(io.RawIOBase):
         super().close()
 
 
-# --- Lines ---
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -214,8 +205,7 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
     """(line number from 1, the line without its end), of all the file or a part of it; only LF and
     CRLF end a line, a BOM is dropped.
 
-    Raises UserError: the file cannot be opened, is a damaged archive, has NULs, as no text has, or
-    is not UTF-8 (naming the line).
+    Raises UserError: the file cannot be opened, is damaged, has NULs, or is not UTF-8 (the line).
     """
     number = 0
     try:
@@ -251,9 +241,8 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a line that a tokeniser has parted by spaces or tabs. Other white space, such as
-    a no-break space in a number, is part of a word, as it is to other tools that read such
-    files."""
+    """The words of a line that a tokeniser has parted by spaces or tabs. Other white space, as a
+    no-break space in a number, is part of a word, as to other tools."""
     return [word for word in re.split("[ \t]", line) if word]
 
 
@@ -278,8 +267,7 @@ def plain_name(path: Path) -> str:
 
 
 def refuse_lost_link(path: Path) -> None:
-    """Raises UserError for a symbolic link that leads nowhere: who lists files would leave it
-    out."""
+    """Raises UserError for a symbolic link to nowhere, which a list of files would leave out."""
     if path.is_symlink() and not path.exists():
         raise UserError(
             f"{path}: a symbolic link that leads nowhere, to {os.readlink(path)}; mend or remove it"
@@ -287,8 +275,7 @@ def refuse_lost_link(path: Path) -> None:
 
 
 def find_file(path: Path) -> Path | None:
-    """The file `path`, or the one that is `path` compressed; None if neither is there. Raises
-    UserError for a link that leads nowhere."""
+    """`path`, or that file compressed; None: neither is there. Raises UserError: a lost link."""
     for ending in ("", *ENDINGS):
         candidate = path.with_name(f"{path.name}{ending}")
         refuse_lost_link(candidate)

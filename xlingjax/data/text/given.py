@@ -1,5 +1,4 @@
-"""What users and their programs bring, JSON and lists of texts: Unicode text, or an error that says
-where it is not."""
+"""What users and programs bring, JSON and lists of texts: Unicode, or an error saying where."""
 
 from __future__ import annotations
 

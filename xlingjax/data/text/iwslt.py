@@ -17,8 +17,7 @@ TEST = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst201
 RATIO = 1.5
 LONGEST = 175
 EVERY = 23
-# A line with one of them says something of a talk and is none of it. The script leaves out no
-# others, and its split counts what is left.
+# Lines about a talk. The script leaves out no others, and its split counts what is left.
 _ABOUT = re.compile(r"<(url|talkid|keywords)>")
 _MARKS = re.compile(r"</?(title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')

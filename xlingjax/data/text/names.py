@@ -8,8 +8,7 @@ from pathlib import Path
 from xlingjax.data.text.files import plain_name
 from xlingjax.errors import UserError
 
-# ISO 639-1, and longer codes only with a script or region: three letters alone are too often an
-# ordinary word.
+# ISO 639-1, and longer codes only with script or region: three letters alone may be a word.
 _ISO_639_1 = frozenset(
     re.findall(
         "..",
@@ -29,8 +28,7 @@ PAIR_STEM = re.compile(
 
 
 def pair_side(path: Path) -> str:
-    """Which side of which pairs the lines of a file are, "de-en.de", as its name tells; "" of other
-    text."""
+    """Which side of which pairs a file's lines are, "de-en.de", by its name; "" of other text."""
     match = PAIR_STEM.match(plain_name(path))
     if match and match["end"] in (match["src"], match["tgt"]):
         # Sorted, so that de-en.de and en-de.de are the same side.
@@ -49,15 +47,13 @@ def file_format(path: Path) -> str:
 
 
 def is_language_code(text: str) -> bool:
-    """Whether `text` is an ISO 639-1 code or a longer code with its script or region (`zh-TW`,
-    `swh_Latn`)."""
+    """Whether `text` is an ISO 639-1 code, or a longer one with script or region (`swh_Latn`)."""
     return text in _ISO_639_1 or bool(_QUALIFIED.fullmatch(text))
 
 
 def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code.
-    Raises UserError, also where folder and file name end in different codes: "to/news.de.txt" is
-    hardly Tongan."""
+    Raises UserError, also where the two differ: "to/news.de.txt" is hardly Tongan."""
     # Corpora with a folder for each language have anything in their file names.
     folder = path.parent.name
     parts = plain_name(path).split(".")
@@ -66,8 +62,7 @@ def language_from_path(path: Path) -> str:
     if not is_language_code(ending):
         # "news.de.txt": the code is before the ending.
         ending = "".join(parts[-2:-1])
-    # Only the ending contradicts a folder: other parts
-    # ("no", "is", "to") may be words that look like codes.
+    # Only the ending contradicts a folder: other parts ("no", "is") may be words like codes.
     if codes and folder == codes[0] != ending and is_language_code(ending):
         raise UserError(
             f"language of {path}: the folder says {folder}, the file name {ending}: "

@@ -58,8 +58,7 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
             )
         for path in paths:
             require_unicode(path)
-            # The last pattern that names a file decides, so
-            # a code may be given for one file of a folder.
+            # The last pattern that names a file decides: a code may be given for one of a folder.
             language_of[found.setdefault(os.path.abspath(path), path)] = code
     # Sorted, so that the order of patterns changes neither rows nor hashes.
     return sorted(language_of.items())
@@ -130,8 +129,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
                 f" columns of {stem}.tsv"
             )
-        # The two sides of a pair of files have one key, so that naming both gives one pair; a table
-        # of the same stem is another text.
+        # Both sides of a pair have one key: naming both gives one pair; a table is another text.
         kind = end
         # Pairs are kept in sorted order of their languages, whichever way the file is named.
         first, second = sorted((source, target))
@@ -151,8 +149,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
 
 
 def _columns(path: Path, source: str, target: str) -> list[str] | list[int]:
-    """The columns of a table of pairs, in sorted order of their languages: as its header names
-    them, or without one as its file name does."""
+    """A table's columns, sorted by language: as its header names them, else its file name."""
     if source != target and table_header(path) is not None:
         return sorted((source, target))
     # Equal codes keep the order of the columns: source, then rewording.
@@ -191,8 +188,7 @@ NEGATIVE = "negative"
 
 
 def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
-    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, and "negative",
-    in language tgt.
+    """Tables `[name.]src-tgt.tsv` of `mine --negatives`: columns src, tgt, "negative" (in tgt).
 
     Raises UserError: no match, another kind of file, a column that is missing.
     """
@@ -216,8 +212,7 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
 
 
 def pair_table(stem: str, languages: tuple[str, str]) -> Path:
-    """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for two codes that it would
-    not read."""
+    """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for codes it would not."""
     source, target = languages
     name = f"{source}-{target}.tsv"
     # Checked by the rule that reads it, so that nothing is written that cannot be read again.
@@ -234,7 +229,6 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
 
 
 def _side(path: Path, name: str) -> Path:
-    """The file of this name beside `path`."""
     other = path.with_name(name)
     file = find_file(other)
     if file is None:
@@ -260,8 +254,6 @@ def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
         return tuple(value.replace(",", " ").split())
     return tuple(value)
 
-
-# --- Files of stores --------------------------------------------------------------------------
 
 # `gs://`, `s3://` and others that fsspec opens. A file is fetched once, and again where the store
 # says that it changed. Its copy beside the token cache keeps its folders and its name, which tell

@@ -53,8 +53,7 @@ class Text:
 
     @property
     def key(self) -> str:
-        """What is read, independent of where the file lies: the hash of its bytes and the
-        column."""
+        """What is read, wherever the file lies: the hash of its bytes and the column."""
         # Else the language of a file is a name for it and changes no line that is read.
         language = self.language if self.only_language else ""
         return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
@@ -126,8 +125,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Triple(Pair):
-    """A sentence, its translation, and a sentence of the translation's language that does not
-    translate it, in the columns of one table."""
+    """A sentence, its translation, and a wrong one in the same language: columns of one table."""
 
     third: Text
 
@@ -170,8 +168,7 @@ def _content(path: Path, names: Counter[str]) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
-    """Rows of a TSV (cells by header name, or a list without a header) or of a jsonl file, and
-    where they stand."""
+    """Rows of a TSV (cells by header name; without one a list) or jsonl file, with their places."""
     is_table = file_format(path) == "tsv"
     header = table_header(path) if is_table else None
     for number, line in read_lines(path):
@@ -184,8 +181,7 @@ def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
                 yield {**row, **(translation if isinstance(translation, dict) else {})}, where
             continue
         cells = line.split("\t")
-        # A score or an id before the texts would become one of the two languages, and a tab within
-        # a text moves what stands behind it.
+        # A score before the texts would be taken for one, and a tab in a text moves the others.
         most = len(header) if header else PAIR_COLUMNS
         if len(cells) > most:
             raise UserError(
@@ -200,8 +196,7 @@ def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
 
 
 def table_header(path: Path) -> list[str] | None:
-    """A TSV's header, if its first line is one: it names a `text` column, or the two codes of the
-    file's name."""
+    """A TSV's header, if its first line is one: it names `text`, or the file name's codes."""
     _, line = next(read_lines(path), (1, ""))
     cells = line.split("\t")
     if "text" in cells:
@@ -238,8 +233,7 @@ def _language_of(cells: dict, where: str) -> str:
 
 
 def languages_in(path: Path) -> set[str]:
-    """What the language columns of a table hold; nothing where it has none. Raises UserError for a
-    row without a language beside others."""
+    """What a table's language columns hold, if any. Raises UserError for a row that lacks it."""
     languages = {}
     for cells, where in _rows(path):
         languages.setdefault(_language_of(cells, where), where)

@@ -1,2 +1,1 @@
-"""Text to ids and back: SentencePiece, fastBPE, the tokenizers of Hugging Face; training a
-vocabulary, changing one."""
+"""Text to ids and back: SentencePiece, fastBPE, Hugging Face; vocabularies trained and changed."""

@@ -1,5 +1,4 @@
-"""The byte pair codes of XLM (fastBPE): the words of Moses's tokenizer, cut by merges, their ends
-marked by `</w>`.
+"""The byte pair codes of XLM (fastBPE): Moses's words, cut by merges, their ends marked `</w>`.
 
 Its folder is one of transformers' `XLMTokenizer`, whose ids these are: `vocab.json` (id by piece),
 `merges.txt` (two pieces a line, the first merge first) and `tokenizer_config.json`
@@ -30,23 +29,19 @@ END = "</w>"
 LANGUAGE = "en"
 TOKENIZER_CLASS = "XLMTokenizer"
 _GOES_ON = "@@"  # the end of a piece that does not end its word, in the files of XLM's own code
-_OTHERS = (".json", ".model", ".txt", ".pth")
-"""Endings of files whose names may begin as those of XLM's codes and vocabulary do."""
-_CACHED = 1 << 18
-"""Words, or characters, whose pieces are kept: words come again, and Moses's rules take long."""
+_OTHERS = (".json", ".model", ".txt", ".pth")  # of files named like XLM's codes and vocabulary
+_CACHED = 1 << 18  # words and characters whose pieces are kept: Moses's rules take long
 
 
 class FastBpeVocabulary(PieceTable):
     """Text <-> model ids, with the attributes and methods of `Vocabulary`; `layout` is "xlm". A
-    piece that is not in the vocabulary is `<unk>`. Special tokens written in a text are cut up like
-    other words."""
+    piece that is not in the vocabulary is `<unk>`. Special tokens in a text are ordinary words."""
 
     marks_ends = True
 
     def __init__(self, ids: dict[str, int], merges: Sequence[tuple[str, str]], lowercase: bool):
         """ids: of the pieces; merges: the first goes first; lowercase: whether capitals and accents
-        are removed. Raises UserError where the ids have gaps or do not begin with those of layout
-        "xlm"."""
+        are removed. Raises UserError: gaps in the ids, or a begin other than layout "xlm"."""
         try:
             import sacremoses
         except ImportError:
@@ -70,8 +65,7 @@ class FastBpeVocabulary(PieceTable):
         self._ids = ids
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
-        # Of the files as we write them: the same vocabulary
-        # has one hash, whichever form it came in.
+        # Of the files as we write them: a vocabulary has one hash, whichever form it came in.
         self.sha256 = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
         # Unicode punctuation first, as XLM's script tokenize.sh has it.
         self._punctuation = sacremoses.MosesPunctNormalizer(
@@ -102,8 +96,7 @@ class FastBpeVocabulary(PieceTable):
     def of_xlm(cls, folder: Path, words: Sequence[str] = ()) -> FastBpeVocabulary | None:
         """Of the files of XLM's own code, `codes*` and, where no `words` are given in the order of
         their ids, `vocab*`; None where `folder` has no codes. A vocabulary without capitals is of
-        lower-cased text. Raises UserError.
-        """
+        lower-cased text. Raises UserError."""
         codes = _file(folder, "codes")
         if codes is None:
             return None
@@ -124,8 +117,7 @@ class FastBpeVocabulary(PieceTable):
             raise UserError(f"{folder}: {error}") from None
 
     def files(self) -> dict[str, bytes]:
-        # Their <s> is said to be </s>: so AutoTokenizer puts around a text what our models are
-        # given.
+        # Their <s> is said to be </s>: AutoTokenizer then puts around a text what our models read.
         config = {
             "tokenizer_class": TOKENIZER_CLASS,
             "do_lowercase_and_remove_accent": self.lowercase,
@@ -176,15 +168,13 @@ class FastBpeVocabulary(PieceTable):
         return ids, spans
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The words, as Moses cut them, with a space between them; special ids other than `<unk>`
-        are left out."""
+        """The words, as Moses cut them, joined by spaces, without special ids but `<unk>`."""
         dropped = self.special_ids - {self.unk_id}
         pieces = self.pieces(i for i in ids if int(i) not in dropped)
         return "".join(pieces).replace(END, " ").strip()
 
     def begins_word(self) -> list[bool]:
-        """Whether the piece after each id opens a word. `<unk>` does not tell, and is taken to end
-        its word."""
+        """Whether the piece after each id opens a word. `<unk>` is taken to end its word."""
         return [name.endswith(END) or i == self.unk_id for i, name in enumerate(self._pieces)]
 
     def _plain(self, text: str) -> str:
@@ -228,8 +218,7 @@ class FastBpeVocabulary(PieceTable):
 
 
 def aligned(text: str, made: str, alone: Callable[[str], str]) -> list[tuple[int, int]]:
-    """The characters `begin:end` of `text` that each one of `made` stands for. alone: what is made
-    of a character by itself."""
+    """The characters `begin:end` of `text` behind each of `made`. alone: what one becomes alone."""
     given = ""
     spans = []
     for i, original in enumerate(text):
@@ -290,16 +279,14 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _piece(word: str) -> str:
-    """Our piece for a word of XLM's vocabulary, which marks those that go on and we those that
-    end."""
+    """Our piece for a word of XLM's, which marks those that go on where we mark those that end."""
     if len(word) > len(_GOES_ON) and word.endswith(_GOES_ON):
         return word.removesuffix(_GOES_ON)
     return word + END
 
 
 def _words(text: str) -> list[str]:
-    """The words of a vocabulary, `word count` a line; XLM's code passes over the lines that are
-    left out here."""
+    """The words of a vocabulary, `word count` a line, without lines that XLM passes over."""
     # A dict for its order: the first of equal words counts, and none that is special.
     words = dict.fromkeys(XLM_SPECIAL_PIECES)
     for line in text.split("\n"):

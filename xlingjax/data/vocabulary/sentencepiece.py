@@ -51,8 +51,7 @@ VOCABULARY_FILES = (
 
 
 def _written(side: Path) -> dict[str, Any]:
-    """The content of our own vocab.json; other programs have files of that name with other
-    contents."""
+    """The content of our own vocab.json; other programs' files of that name have others."""
     try:
         written = parsed_json(side.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -137,8 +136,7 @@ class Vocabulary:
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
                 "load it with layout 'xlmr' or train one with `xlingjax vocab`"
             )
-        # Those that a vocabulary with sentinels has beyond the ten; learnt of a text they would be
-        # ordinary pieces.
+        # Sentinels beyond the ten; learnt of a text they would be ordinary pieces.
         while pieces[special : special + 1] == [
             f"<special{special - 4}>"
         ] and self._processor.is_control(special):
@@ -148,8 +146,7 @@ class Vocabulary:
         self._take(range(special), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
 
     def _take(self, special: Iterable[int] = (), **roles: int) -> None:
-        """Attributes of the table `_pieces`, the name of each id. roles: bos, eos, pad, unk, mask;
-        special: further ids that are never drawn."""
+        """Attributes of `_pieces`, the ids' names, by role; special: further ids, never drawn."""
         for role, i in roles.items():
             setattr(self, f"{role}_id", i)
         self.size = len(self._pieces)
@@ -189,8 +186,7 @@ class Vocabulary:
             ) from None
         side = path.with_name("vocab.json")
         written = _written(side) if layout is None else {}
-        # The models that `xlingjax vocab` trains have XLM's special pieces; others are taken for
-        # XLM-R's.
+        # Models that `xlingjax vocab` trains have XLM's special pieces; others are XLM-R's.
         shown = "xlm" if b"<special1>" in model else "xlmr"
         layout = layout or written.get("layout", shown)
         try:
@@ -208,8 +204,7 @@ class Vocabulary:
         return made
 
     def files(self) -> dict[str, bytes]:
-        """{name: content} of what `load` reads from a folder, so that one can be moved to where the
-        original is not."""
+        """{name: content} of what `load` reads from a folder, to take it elsewhere."""
         # Only a PieceTable has none, and it has files of its own.
         assert self.model_bytes is not None
         side = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
@@ -239,14 +234,12 @@ class Vocabulary:
         return self.to_model[flat], lengths
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, tokenised alone as it is read within a text; of transformers,
-        `is_split_into_words`."""
+        """The ids of each word, tokenised as within a text; transformers' `is_split_into_words`."""
         require_list(words, "words")
         return list(map(self.encode, words))
 
     def normalized(self, text: str) -> str:
-        """The text that its pieces stand for: characters by the SentencePiece model's table, spaces
-        collapsed."""
+        """The text that its pieces stand for: characters by the model's table, spaces collapsed."""
         return self._processor.normalize(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -257,8 +250,7 @@ class Vocabulary:
         return self._processor.decode(kept)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The name of each id, special ids and `<mask>` included. Raises UserError for an id
-        outside the table."""
+        """The name of each id, special ones included. Raises UserError for an unknown id."""
         names = []
         for i in map(int, ids):
             if not 0 <= i < self.size:
@@ -267,14 +259,12 @@ class Vocabulary:
         return names
 
     def begins_word(self) -> list[bool]:
-        """Whether each id opens a word (of text with spaces between words); with `marks_ends`,
-        whether the piece after it does."""
+        """Whether each id opens a word; with `marks_ends`, whether the piece after it does."""
         return [name.startswith("▁") for name in self._pieces]
 
     @functools.cached_property
     def _from_model(self) -> np.ndarray:
-        # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces
-        # never ask for them.
+        # Ids without a piece of their own (xlmr's <pad>, <mask>) fall on unk, never asked for.
         table = np.full(self.size, self._processor.unk_id(), np.int32)
         table[self.to_model] = np.arange(len(self.to_model))
         return table
@@ -291,8 +281,7 @@ class Vocabulary:
 
 
 class PieceTable(Vocabulary, abc.ABC):
-    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id,
-    and call `_take` with the roles."""
+    """A vocabulary without SentencePiece model. Subclasses fill `_pieces` and call `_take`."""
 
     model_bytes = None
 

@@ -1,5 +1,4 @@
-"""Vocabularies made from a vocabulary: with more pieces, with fewer, and which row of one is which
-of the other.
+"""Vocabularies made from a vocabulary: more pieces, fewer, and which rows correspond.
 
 Of SentencePiece's models the pieces are rewritten and nothing else: normalisation and the old
 scores stay, so that text of old pieces is cut as before.
@@ -86,14 +85,10 @@ def spellings(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[list[int]]:
     return rows
 
 
-# --- rows by meaning ------------------------------------------------------------------------------
-
-
 def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
     """int32 [size of new]: the old row that means the same, -1 where none does. A special row is
     found by what it is for (`</s>` ends, in layout "xlm" it begins too; MASK is not where it was),
-    any other by its piece.
-    """
+    any other by its piece."""
     # Special or not is part of the key: an ordinary piece may be spelt like a special token.
     old_rows = {}
     for i, piece in enumerate(old.pieces(range(old.size))):
@@ -105,9 +100,6 @@ def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
     for role in ("bos_id", "eos_id", "pad_id", "unk_id", "mask_id"):
         rows[getattr(new, role)] = getattr(old, role)
     return rows
-
-
-# --- extend ---------------------------------------------------------------------------------------
 
 
 def extend(
@@ -122,8 +114,7 @@ def extend(
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
-    """`old` with `pieces` more behind its own, learnt on the text by SentencePiece with the same
-    normalisation.
+    """`old` with `pieces` more, learnt on the text by SentencePiece, normalised alike.
 
     All characters of the text that `old` lacks (`character_coverage`) are among them. A new piece
     keeps the score that it has in its own model, but one that old pieces can spell is weighted by
@@ -199,8 +190,7 @@ def _learnt(
             character_coverage=character_coverage,
             # The lines are normalised already, as the old vocabulary does it.
             normalization_rule_name="identity",
-            # Normalising stripped that space off again, so the trainer puts it where the old one
-            # did.
+            # Normalising stripped that space, so the trainer puts it where the old one did.
             add_dummy_prefix=proto.normalizer_spec.add_dummy_prefix,
             # No special piece but <unk>, without which SentencePiece does not train.
             unk_id=0,
@@ -232,9 +222,6 @@ def _appended(
         score = max(score, lowest)
         pieces.append(type(proto).SentencePiece(piece=piece, score=score, type=NORMAL))
     return _rewritten(proto, pieces, old.layout)
-
-
-# --- trim -----------------------------------------------------------------------------------------
 
 
 def count_rows(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:

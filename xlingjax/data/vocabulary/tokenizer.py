@@ -1,5 +1,4 @@
-"""A vocabulary through the `tokenizers` library: what a tokenizer.json holds, and no SentencePiece
-model says exactly.
+"""A vocabulary through the `tokenizers` library: tokenizer.json, where no SentencePiece model is.
 
 Its folder holds `tokenizer.json` and `vocab.json`, `{"layout": "tokenizer", "special": {"bos":
 "[CLS]", ...}}`. Read as well is a folder of Hugging Face's with `tokenizer.json` or older files
@@ -24,15 +23,13 @@ from xlingjax.runtime.files import parsed_json
 
 LAYOUT = "tokenizer"
 MARKERS = {"Metaspace": "▁", "ByteLevel": "Ġ"}
-"""How the pieces begin that open a word, by the step that marks words; WordPiece marks those that
-go on."""
+"""How the pieces that open a word begin, by the step that marks them; WordPiece marks others."""
 
 
 class TokenizerVocabulary(PieceTable):
     """Text <-> model ids, with the attributes and methods of `Vocabulary` but for `model_bytes`;
     `layout` is "tokenizer", a pair as the file's template has it. Special tokens written in a text
-    are cut up like other words.
-    """
+    are cut up like other words."""
 
     def __init__(self, content: bytes, special: dict[str, str]):
         """content: of tokenizer.json; special: the token of each role. Raises UserError when it is
@@ -99,8 +96,7 @@ class TokenizerVocabulary(PieceTable):
         return encoding.ids, encoding.offsets
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        # The space is what tells a tokenizer of bytes that a word begins; to the others it is
-        # nothing.
+        # The space tells a tokenizer of bytes that a word begins; to others it is nothing.
         return self._encode_all([f" {word}" for word in words])
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
@@ -145,8 +141,7 @@ def _unmatched(config: dict[str, Any], unknown: str) -> dict[str, Any]:
 
 
 def _marker(config: Any) -> str:
-    """What marks the pieces that open a word, or (WordPiece) go on in one. Raises UserError where
-    nothing does."""
+    """The mark of pieces that open a word or (WordPiece) go on in one. Raises UserError."""
     model = config["model"]
     # Old files of the library give no type, and it tells them by their fields.
     kind = model.get("type") or "nameless"
@@ -175,8 +170,7 @@ def _types(step: Any) -> list[str]:
 
 
 def _pair_separators(config: Any) -> int:
-    """Special tokens in a pair, 3 or 4: RoBERTa has two between its texts, BERT one; 3 where no
-    template tells."""
+    """Special tokens in a pair: RoBERTa's 4, BERT's 3 (one between), 3 where none tells."""
     step = config.get("post_processor") or {}
     for one in step.get("processors", [step]):
         if one.get("type") == "RobertaProcessing":

@@ -1,5 +1,4 @@
-"""The files of a Hugging Face tokenizer as the content of one tokenizer.json, and its special
-tokens by role."""
+"""A Hugging Face tokenizer's files as one tokenizer.json, and its special tokens by role."""
 
 import json
 from collections.abc import Collection
@@ -23,8 +22,7 @@ CONTINUED = "##"
 PROPHETNET = "prophetnet.tokenizer"
 BERT = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
 ROBERTA = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
-SPECIAL = (BERT, ROBERTA)
-"""Special tokens by role of a folder that names none: the first whose tokens it all has."""
+SPECIAL = (BERT, ROBERTA)  # roles of a folder that names none: the first that it all has
 ROLES = {
     "bos": "cls_token",
     "eos": "sep_token",
@@ -91,8 +89,7 @@ def _content_of(folder: Path, pieces: str) -> bytes:
 
 
 def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
-    """{role: token}: what vocab.json of ours says, else the files of transformers, else what pieces
-    there are in `content`, else BERT's."""
+    """{role: token}: of our vocab.json, else transformers' files, else `content`, else BERT's."""
     named = read_object(folder / "special_tokens_map.json")
     named |= read_object(folder / "tokenizer_config.json")
     special = dict(_usual_special(content))
@@ -186,7 +183,6 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
 
 
 def _check_special(special: dict[str, str], pieces: Collection[str], file: str) -> None:
-    """Raises UserError for a special token that is no piece of the file."""
     for token in special.values():
         if token not in pieces:
             raise UserError(f"{file} has no piece {token!r}")
@@ -195,8 +191,7 @@ def _check_special(special: dict[str, str], pieces: Collection[str], file: str) 
 def _wordpiece(
     pieces: list[str], config: dict[str, Any], special: dict[str, str], file: str
 ) -> bytes:
-    """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads
-    it."""
+    """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads."""
     ids = {piece: i for i, piece in enumerate(pieces)}
     if len(ids) < len(pieces):
         raise UserError(f"{file} has a piece twice")

@@ -1,5 +1,4 @@
-"""Training a SentencePiece vocabulary on an alpha-smoothed sample of several languages, and the
-report on it.
+"""A SentencePiece vocabulary, trained on an alpha-smoothed sample of languages, and its report.
 
 XLM §3.1: sentences are drawn from language i with q_i ~ (n_i / sum n)^alpha, alpha = 0.5, so that
 words of small languages are not split into characters.
@@ -84,8 +83,7 @@ def _parts(line: str) -> Iterator[str]:
 def _sample(
     texts: Sequence[Text], count: int, wanted: int, rng: np.random.Generator
 ) -> Iterator[str]:
-    """`wanted` of the `count` sentences in their order, each as often as any other give or take
-    one."""
+    """`wanted` of the `count` sentences in their order, each equally often, give or take one."""
     # All sentences the same number of times: drawing with repeats would leave some out.
     times = np.full(count, wanted // count)
     once_more = rng.permutation(count)[: wanted % count]
@@ -174,8 +172,7 @@ def train_vocabulary(
             vocab_size=pieces,
             **options,
             normalization_rule_name=normalization,
-            # Ids of layout "xlm", in the model itself, so that no table stands between it and the
-            # run.
+            # Ids of layout "xlm", in the model itself: no table stands between it and the run.
             bos_id=0,
             eos_id=1,
             pad_id=2,
@@ -218,8 +215,7 @@ def train_vocabulary(
 
 
 def most_pieces(message: str) -> int | None:
-    """How many pieces the text has, as SentencePiece says when it failed for too few; None: it
-    failed for another reason."""
+    """How many pieces the text has, if SentencePiece failed for too few; else None."""
     most = re.search(r"set it to a value <= (\d+)", message)
     return int(most[1]) if most else None
 
@@ -242,8 +238,7 @@ def explain(message: str, size: int) -> str:
 def vocabulary_report(
     vocabulary: Vocabulary, by_language: Mapping[str, Sequence[Text]]
 ) -> dict[str, dict[str, Any]]:
-    """How a vocabulary cuts each language, measured on up to `REPORT_LINES` lines spread over its
-    text.
+    """How a vocabulary cuts each language, on up to `REPORT_LINES` lines over its text.
 
     Per language: sentences; `pieces` seen at least once; `unknown_rate` = unknown pieces / pieces;
     `fertility` = pieces per word between spaces (of little meaning where a script has none);

@@ -12,9 +12,7 @@ import numpy as np
 from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import is_unspaced
 
-MARK = "▁"
-"""What SentencePiece writes for the space before a word; a piece of its own where no longer one
-begins with it."""
+MARK = "▁"  # SentencePiece's space before a word; a piece itself where no longer one begins with it
 MARKS = ("kept", "xglue")  # what becomes of it in words that are to be tagged
 _XGLUE_UNMARKED = ("zh", "th")
 
@@ -62,8 +60,7 @@ def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)
     word_at = (np.searchsorted(begins, np.arange(len(text)), side="right") - 1).tolist()
-    # No piece is of a space, nor of a word that the tokenizer makes nothing of, though either may
-    # lie in its span.
+    # No piece is of a space, or of a word that gives none, though its span may hold them.
     silent = [not ids_of_word for ids_of_word in vocabulary.encode_words(words)]
     seen = []
     for i, character in enumerate(text):
@@ -74,8 +71,7 @@ def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int
         seen = [0]
     owners = []
     for begin, _ in spans:
-        # A piece of no character, of a space or of what a ligature begins with, belongs to the
-        # character after it.
+        # A piece of no character, of a space or a ligature's part goes with the character after it.
         after = min(bisect.bisect_left(seen, begin), len(seen) - 1)
         owners.append(word_at[seen[after]])
     return ids, owners

@@ -40,8 +40,7 @@ def squad_tokens(text: str) -> list[str]:
 def mlqa_tokens(text: str, language: str) -> list[str]:
     """Lower-cased words without Unicode punctuation and the language's articles; in Chinese each
     ideograph of U+4E00..U+9FA5 alone (`mlqa_evaluation_v1.py`). Raises UserError for a language it
-    has no rules for.
-    """
+    has no rules for."""
     language = base_language(language)
     if language not in _ARTICLES:
         raise UserError(

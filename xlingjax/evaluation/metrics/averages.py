@@ -47,8 +47,7 @@ def averaged_languages(task: Task) -> tuple[str, ...]:
 
 
 def task_metrics(task: Task) -> tuple[str, ...]:
-    """Names of the metrics whose mean is the task's score: XTREME takes both F1 and EM of question
-    answering, all others the task's first."""
+    """Metrics whose mean is the score: XTREME's questions take F1 and EM, other tasks the first."""
     if task.suite == "xtreme" and task.kind == "span_qa":
         return task.metrics[:2]
     return task.metrics[:1]

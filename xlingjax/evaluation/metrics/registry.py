@@ -1,8 +1,7 @@
 """Every metric of the benchmarks under its own name, with a line that says what it is.
 
 Variants that papers call by one name ("F1", "accuracy") differ by points on the same predictions;
-here each has a name. Values are in 0..100. How tasks are averaged: `averages.py`; where predictions
-are read from: `submissions.py`.
+here each has a name. Values are in 0..100. Averages: `averages.py`; files: `submissions.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,8 +33,7 @@ class Metric:
 
 
 def _gold(records: Sequence[Any], predicted: Sequence[Any], field: str) -> list[Any]:
-    """What the records tell in a field. Raises UserError where one does not, or where there is no
-    prediction for each."""
+    """The records' field. Raises UserError where one is missing, or a prediction is."""
     if len(records) != len(predicted):
         raise UserError(
             f"{len(predicted)} predictions for {len(records)} examples: give one for each, in their"
@@ -50,9 +48,6 @@ def _gold(records: Sequence[Any], predicted: Sequence[Any], field: str) -> list[
                 f"example {number} has no gold {field}; score a split whose answers are distributed"
             )
     return gold
-
-
-# --- labels ---------------------------------------------------------------------------------------
 
 
 def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
@@ -96,9 +91,6 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
     return 100 * (sum(values) / len(values))
 
 
-# --- tags -----------------------------------------------------------------------------------------
-
-
 def _of_tags(
     measure: Callable, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str
 ) -> float:
@@ -113,9 +105,6 @@ def _of_tags(
 
 def _seqeval(which: int) -> Callable:
     return partial(_of_tags, lambda *tags: of_tags.precision_recall_f1(*tags)[which])
-
-
-# --- answers --------------------------------------------------------------------------------------
 
 
 def _answers(
@@ -134,9 +123,6 @@ def _answers(
 
 def _squad_tokens(text: str, language: str) -> list[str]:
     return answers.squad_tokens(text)
-
-
-# --- pairs of sentences ---------------------------------------------------------------------------
 
 
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
@@ -174,9 +160,6 @@ def _bucc(
     return 100 * of_tags.rates(_bitext(gold).gold, made)[which]
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
 def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
     from sacrebleu import corpus_bleu
 
@@ -201,8 +184,6 @@ def _generated(
         return generation.chrf(predicted, texts)[0]
     return generation.tokenised_bleu(predicted, texts)[0]
 
-
-# --- the table ------------------------------------------------------------------------------------
 
 # With the version, as sacreBLEU's own signature has it.
 _SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
@@ -345,8 +326,7 @@ METRICS: dict[str, Metric] = {
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
-    """Names of the metrics that score a kind of task. Raises UserError for one that is not of
-    `KINDS`."""
+    """The metrics that score a kind of task. Raises UserError for one that is not of `KINDS`."""
     if kind not in KINDS:
         raise UserError(f"{kind!r} is no kind of task: {', '.join(KINDS)}")
     # A rating is a class too.

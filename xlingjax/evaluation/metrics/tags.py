@@ -14,16 +14,14 @@ Tags = Sequence[Sequence[str]]
 FILL = "O"  # what XGLUE puts where a prediction is shorter than its sentence
 
 
-_OPENS = frozenset("BSUW")
-"""Marks of a first word: S, U and W of an entity of one word (IOBES, BILOU, BMEWO)."""
+_OPENS = frozenset("BSUW")  # of a first word; S, U, W of one-word entities (IOBES, BILOU, BMEWO)
 _GOES_ON = frozenset("IMEL")
 _CLOSES = frozenset("ELSUW")
 _ENTITY_TAG = re.compile(r"O|[BIMESULW](-.+)?")
 
 
 def require_entities(labels: Sequence[str]) -> None:
-    """Raises UserError for labels that are no tags of entities: those of any scheme that marks the
-    words of an entity in front of its type."""
+    """Raises UserError unless labels are tags of entities, marked in front of their type."""
     strange = [label for label in labels if not _ENTITY_TAG.fullmatch(label)]
     if strange or not any(label[0] != "O" for label in labels):
         raise UserError(
@@ -34,8 +32,7 @@ def require_entities(labels: Sequence[str]) -> None:
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing
-    of its type opens one too; and of IOBES, BILOU and BMEWO, whose E-, L-, S-, U- and W- close
-    one."""
+    of its type opens one too; and of IOBES, BILOU, BMEWO."""
     found = set()
     begin = 0
     kind = None
@@ -57,8 +54,7 @@ def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """{(first word, last word, type)} as seqeval 0.0.x reads any tag: its mark is the first
     character, its type all after the last "-". So NOUN NOUN is one chunk, and SYM SYM two, since S
-    stands for a single word.
-    """
+    stands for a single word."""
     found = set()
     begin = 0
     mark = "O"
@@ -69,8 +65,7 @@ def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
         kind_before = kind
         mark = tag[0]
         kind = tag.rsplit("-", 1)[-1]
-        # The rules of seqeval 0.0.12 (end_of_chunk,
-        # start_of_chunk), which take any first letter for a mark.
+        # seqeval 0.0.12's rules (end_of_chunk, start_of_chunk): any first letter is a mark.
         other = kind != kind_before
         if (
             mark_before in "ES"

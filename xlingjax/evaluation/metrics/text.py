@@ -1,5 +1,4 @@
-"""Metrics of generated text: sacreBLEU, chrF, multi-bleu.perl's BLEU, ROUGE-L, and the share in the
-wrong language.
+"""Metrics of generated text: sacreBLEU, chrF, multi-bleu.perl, ROUGE-L, wrong languages.
 
 Every number has its own name: the two kinds of BLEU differ by points on the same outputs and are
 never averaged. Each function takes one reference per hypothesis, in the same order, and raises
@@ -19,8 +18,7 @@ from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import is_unspaced, letters_in, main_script, script_of_language
 from xlingjax.errors import UserError
 
-# Python splits at more characters than Perl does in bytes, such as the no-break space: they are
-# hidden from it.
+# Python splits at more characters than Perl does in bytes (no-break space): they are hidden.
 _HIDDEN = {}
 for _code in range(0x3001):
     if chr(_code).isspace() and chr(_code) not in string.whitespace:
@@ -35,9 +33,6 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
     if not len(hypotheses):
         raise UserError("0 hypotheses and 0 references: there is nothing to score")
-
-
-# --- BLEU and chrF --------------------------------------------------------------------------------
 
 
 def _corpus_score(
@@ -59,8 +54,7 @@ def bleu(
     none needs a further package. XGLUE's QG and NTG are `lowercase`, divided by 100
     (`xglue_evaluate.py`).
     """
-    # 13a would take a whole sentence for one token; "zh" splits ideographs alone, and leaves Latin
-    # words in the text whole.
+    # 13a would take a sentence for one token; "zh" splits ideographs, and Latin words stay whole.
     tokenizer = "13a"
     if is_unspaced(language):
         is_chinese = script_of_language(language) == "Han" and base_language(language) != "ja"
@@ -72,14 +66,12 @@ def bleu(
 def chrf(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> tuple[float, str]:
-    """(chrF2 in 0..100, sacreBLEU's signature): character 1- to 6-grams without spaces (Popović
-    2015)."""
+    """(chrF2 in 0..100, sacreBLEU's signature): character 1- to 6-grams (Popović 2015)."""
     return _corpus_score(CHRF(lowercase=lowercase), hypotheses, references)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """(BLEU in 0..100 as multi-bleu.perl computes it, sacreBLEU's signature): the caller has
-    tokenised the texts.
+    """(BLEU in 0..100 as by multi-bleu.perl, sacreBLEU's signature) of tokenised texts.
 
     Tokens stand between ASCII whitespace; case counts; no smoothing: without one common 4-gram it
     is 0. `<unk>` in a reference matches nothing (XLM, `create_reference_files`).
@@ -92,9 +84,6 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tupl
     # force: no warning that the text is tokenised.
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
     return _corpus_score(metric, made, wanted)
-
-
-# --- ROUGE-L --------------------------------------------------------------------------------------
 
 
 class _Tokens:
@@ -111,8 +100,7 @@ class _Tokens:
             # Joiners and soft hyphens stand inside words.
             if kind == "Cf":
                 continue
-            # A mark continues what it is written on, letter or punctuation (an emoji's variation
-            # selector).
+            # A mark continues what it is written on, letter or punctuation (an emoji's selector).
             continues = kind[0] == "M" and kept and kept[-1] != " "
             # By category and not by "\w": digits and letters of every script are words here.
             if kind[0] in "LN" or continues:
@@ -144,9 +132,6 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
         for reference, made in zip(references, hypotheses, strict=True)
     ]
     return 100 * float(np.mean(values))
-
-
-# --- Wrong language -------------------------------------------------------------------------------
 
 
 def _likeliest(
@@ -183,8 +168,7 @@ def wrong_language_rate(
     language: str,
     references_by_language: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """Share of the outputs, in 0..1, that are not in `language`; those without letters, empty ones
-    too, are not.
+    """Share of the outputs, in 0..1, not in `language`, as those without letters are not.
 
     An output whose letters are mostly of another script is wrong (Chinese and Japanese count as one
     script). Languages of one script are told apart by `references_by_language`: texts of each,

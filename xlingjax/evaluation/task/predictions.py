@@ -45,16 +45,14 @@ def in_order_of(task: Task, labels: Sequence[str]) -> Task:
 
 
 def head_of(model, task: Task) -> str | None:
-    """The name of the task's head in a model that has one for each of several tasks; None: the head
-    that stands alone."""
+    """The name of the task's head among several; None: the one that stands alone."""
     if model.config.labels_of(task.name):
         return task.name
     return None
 
 
 def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
-    """Why the model's head is not one for the task; "": it is. labels: the head's, where they are
-    known."""
+    """Why the model's head does not suit the task; "": it does. labels: the head's, where known."""
     config = model.config
     if task.kind == "generation":
         return "" if config.decoder_layers else "the model has no decoder"
@@ -89,9 +87,6 @@ def require_head(model, task: Task) -> None:
         raise UserError(f"{task.full_name}: {fault}: give a run that was fine-tuned on this task")
 
 
-# ---- predictions ---------------------------------------------------------------------------------
-
-
 def predict(
     run: TrainedRun,
     task: Task,
@@ -104,8 +99,7 @@ def predict(
     """What the task's metrics take: label strings, tags of every word, {id: answer}. pivot: for a
     plugged-in model, what it reads beside each record, in `Task.trained_on` (see `translations`).
 
-    Raises UserError where the model's head is not the task's, or the language not one that the
-    model embeds.
+    Raises UserError where the head is not the task's, or the model does not embed the language.
     """
     model, params, vocabulary = run.model, run.params, run.vocabulary
     # First of all: a language that the model does not embed is refused before rows are made.
@@ -170,8 +164,7 @@ def translations(
 ) -> Sequence[Any] | None:
     """What a model that is plugged in reads beside the examples of a language, in their order:
     their translations into `Task.trained_on` (see `standing_beside`). None: the model is not
-    plugged in.
-    """
+    plugged in."""
     if not model.config.plugged_in:
         return None
     return standing_beside(task, data, split, language)[0]

@@ -1,5 +1,4 @@
-"""Which languages of a task are tested, and its metrics: per language, over languages, and as
-evaluators of the training loop."""
+"""A task's tested languages, and its metrics: per language, over languages, as evaluators."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +26,7 @@ ALL = "all"
 def chosen_languages(
     task: Task, data: str | Path, split: str, requested: Sequence[str]
 ) -> list[str]:
-    """Those asked for, or of "all" those that have the split. Raises UserError where there are
-    none."""
+    """Those asked for, or of "all" those with the split. Raises UserError where there are none."""
     present = languages_present(task, data, split)
     # "all" are those that are there; who names one has a reason, and a missing file is a mistake.
     if ALL in requested:
@@ -59,9 +57,6 @@ def require_tested(
             f"{task.full_name}: no {part} set of {', '.join(missing)} below {data}:"
             " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing"
         )
-
-
-# ---- scores --------------------------------------------------------------------------------------
 
 
 def means(

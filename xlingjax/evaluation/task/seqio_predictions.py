@@ -1,5 +1,4 @@
-"""A model's predictions as `seqio.Evaluator` asks for them: for tasks of benchmarks, and for any
-task of text to text."""
+"""Predictions as `seqio.Evaluator` asks for them: of benchmarks' tasks, and text to text."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ CENTRED = "the same, each language's mean subtracted"
 ALIGNMENT = "alignment error rate"
 ERRORS = ("perplexity, mean", VISIBLE, ALIGNMENT)
 """Lower is better. Of the means alone: one language may pay for another."""
-RISE = 0.01
-"""Of an error, as a share of what it was: the same words are hidden both times, so that little is
-chance."""
+RISE = 0.01  # of an error, as a share of it: the same words are hidden, so little is chance
 STANDARD_ERRORS = 2  # of the difference of two shares of the same number of pairs
 _FIGURES = (
     ("perplexity", "mean", "perplexity, mean"),
@@ -37,7 +35,6 @@ def compared(before: Run, after: Run) -> list[dict[str, Any]]:
 
 
 def _figures(run: Run) -> dict[str, float]:
-    """{name: value} of the last measurements."""
     by_language = (run.last("perplexity") or {"by_language": {}})["by_language"]
     figures = {f"perplexity {code}": value for code, value in sorted(by_language.items())}
     for kind, key, name in _FIGURES:
@@ -71,8 +68,7 @@ def worse(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
 
 
 def noise(before: float, after: float, pairs: int) -> float:
-    """By how much two shares of `pairs` may differ by chance: `STANDARD_ERRORS` of their
-    difference, as if the pairs were drawn anew."""
+    """By how much two shares of `pairs` differ by chance: `STANDARD_ERRORS` of the difference."""
     variances = before * (1 - before) + after * (1 - after)
     return STANDARD_ERRORS * math.sqrt(variances / max(pairs, 1))
 

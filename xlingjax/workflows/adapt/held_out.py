@@ -38,8 +38,7 @@ def write_heldout(
 ) -> dict[str, int]:
     """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs
     with English `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the
-    share there is none.
-    """
+    share there is none."""
     written = {}
     texts: dict[str, list[Text]] = {}
     for text in find_text(mono):
@@ -73,7 +72,6 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def _held(files: Sequence[Any], share: float) -> list[Any]:
-    """The lines of the files that are held out."""
     # Counted first: which blocks are held out depends on the length of the files together.
     counts = [sum(1 for _ in file.lines()) for file in files]
     held = []

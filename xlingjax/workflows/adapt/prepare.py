@@ -1,5 +1,4 @@
-"""All that `xlingjax adapt` does before the training: the first model, the text, the recipe, and
-what the first model measures."""
+"""What `xlingjax adapt` does before training: the first model, its figures, text, recipe."""
 
 import dataclasses
 import shutil
@@ -32,9 +31,7 @@ from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.launch import evaluate
 from xlingjax.workflows.plan.programs import HERE, answer
 
-CHUNK = 1024
-"""Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
-large."""
+CHUNK = 1024  # predicted tokens whose logits are in memory: vocabularies are large
 EVALUATIONS = 5  # of the whole training
 SAFE_SECONDS = 1200  # of training that a lost machine costs at most
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
@@ -100,9 +97,6 @@ def prepare(
     }
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
     return {"speed": speed, "settings": values, "held_out_share": share}
-
-
-# ---- the model and the text ----------------------------------------------------------------------
 
 
 def _check_paths(request: Request) -> None:
@@ -173,9 +167,6 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
     return findings
 
 
-# ---- what the training costs ---------------------------------------------------------------------
-
-
 def _microbatches(request: Request, recipe: Path) -> int:
     """The fewest that a batch can be cut into, so that the compiled steps of the recipe fit the
     devices. Raises UserError where one row a device is too much."""
@@ -212,8 +203,7 @@ def _measure_start(
     start = Path(values["INIT_FROM"])
     # The first model lacks the parameters that only some objectives have.
     plain = tuple(name for name in request.objectives if not request.adds(name))
-    # MLM is in the base recipe and adds nothing, so it
-    # stands in where every objective adds something.
+    # MLM, in the base recipe, adds nothing: it stands in where every objective adds something.
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
     recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")
@@ -222,9 +212,6 @@ def _measure_start(
         evaluate(read_recipe([str(recipe)], ()), start, machine)
     recipe.unlink()
     return time.monotonic() - began
-
-
-# ---- the recipe ----------------------------------------------------------------------------------
 
 
 def settings(

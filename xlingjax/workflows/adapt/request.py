@@ -13,8 +13,7 @@ from xlingjax.errors import UserError
 from xlingjax.training.feed import ObjectiveRun
 
 BASE = "recipes/adapt.gin"  # what the recipe is written upon
-STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")
-"""For what a recipe needs and nothing here opens."""
+STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")  # needed by a recipe, not opened
 _OPTION_OF = {"BATCH": "batch", "LENGTH": "length", "TRAIN_STEPS": "steps"}
 """Macros that an option says."""
 
@@ -140,7 +139,6 @@ class Request:
 
 
 def absolute(pattern: str) -> str:
-    """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt"
-    too."""
+    """So that the recipe is read anywhere. pattern: as typed, "de=text/x*.txt" too."""
     code, path = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern).groups()
     return f"{code or ''}{Path(path).expanduser().absolute()}"

@@ -1,5 +1,4 @@
-"""`xlingjax adapt`: a released model goes on learning on one's own text, and becomes a folder that
-`AutoModel` opens.
+"""`xlingjax adapt`: a released model learns on one's own text, as a folder for `AutoModel`.
 
 Everything lies in one folder: `start` (the model as it came), `heldout`, `recipe.gin` (all that was
 decided, to be read, changed and run again), `run`, `model` (the export), `adapted.json`. The same
@@ -34,8 +33,7 @@ SHOWN = 4  # differences that an error names
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """How `model` is written. keep_worse: it is the adapted one even where that is worse than the
-    first; the others as of `export_model`."""
+    """How `model` is written. keep_worse: adapted even if worse; others: see `export_model`."""
 
     unverified: bool = False
     language: str = ""
@@ -47,8 +45,7 @@ class Export:
 def adapt(
     request: Request, output: str, machine: RuntimeConfig, export: Export | None = None
 ) -> int:
-    """The exit status: 0 done; that of the training where it was asked to stop. Raises
-    UserError."""
+    """The exit status: 0, or that of a training that was asked to stop. Raises UserError."""
     folder = Path(output).absolute()
     if " " in str(folder) or "," in str(folder):
         raise UserError(
@@ -77,8 +74,7 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
             machine,
             lambda start: require_exportable(start, not export.unverified, export.language),
         )
-        # Written when everything is prepared: a record with settings is what tells a later start
-        # that it goes on.
+        # Written when all is prepared: a record with settings tells a later start to go on.
         write_json(folder / RECORD, record)
     recipe = read_recipe([str(folder / "recipe.gin")], ())
     status = launch(recipe, folder / "run", "pretrain", machine)
@@ -131,9 +127,6 @@ def _base_of(source: str) -> str:
     if Path(source).exists() or (run_and_checkpoint(source)[0] / "run.json").is_file():
         return ""
     return source
-
-
-# ---- a folder that was begun ---------------------------------------------------------------------
 
 
 def _begun(request: Request, folder: Path) -> dict[str, Any]:

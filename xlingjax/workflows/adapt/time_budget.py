@@ -1,5 +1,4 @@
-"""`xlingjax pretrain --hours`: as many steps of a recipe as a budget of time allows, measured in a
-trial."""
+"""`xlingjax pretrain --hours`: as many steps as a budget of time allows, by a trial."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,7 @@ from xlingjax.runtime.machine import RuntimeConfig, one_run_in, start
 from xlingjax.runtime.records import read_record
 from xlingjax.workflows.adapt.trial import described, measured, scaled, steps_within, written
 
-RECORD = "hours.json"
-"""In the workdir: the hours, what the trial measured, and the macros that came of it."""
+RECORD = "hours.json"  # in the workdir: the hours, what the trial measured, the macros made of it
 
 
 def within_hours(
@@ -69,7 +67,6 @@ def _chosen(
     hours: float,
     machine: RuntimeConfig,
 ) -> dict[str, Any]:
-    """The record."""
     bound = read_recipe(files, overrides).bound
     speed = measured(files, overrides, workdir / "trial", machine)
     evaluations = 1

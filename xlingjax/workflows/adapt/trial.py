@@ -1,5 +1,4 @@
-"""How long a step of a recipe takes on this machine, measured in a trial of a few, and how many fit
-into some hours."""
+"""How long a recipe's step takes on this machine, by a trial, and how many fit into hours."""
 
 import dataclasses
 import functools
@@ -91,8 +90,7 @@ def _speed(folder: Path) -> dict[str, float]:
 
 
 def steps_within(hours: float, speed: Mapping[str, float], evaluations: int) -> int:
-    """How many steps fit beside the evaluations and the compiling. Raises UserError where none
-    does."""
+    """How many steps fit beside evaluations and compiling. Raises UserError where none does."""
     evaluating = evaluations * speed["seconds_per_evaluation"]
     compiling = speed["seconds_to_compile"]
     left = 3600 * hours - evaluating - compiling
@@ -107,8 +105,7 @@ def steps_within(hours: float, speed: Mapping[str, float], evaluations: int) -> 
 
 
 def scaled(lines: Mapping[str, str], overrides: Sequence[str], factor: float) -> dict[str, int]:
-    """The macros of `COURSE` that a recipe sets, `factor` times as large; what an override sets
-    stays. lines: as of `bindings`."""
+    """A recipe's macros of `COURSE` times `factor`; overrides stay. lines: as of `bindings`."""
     given = {override.partition("=")[0] for override in overrides}
     macros = {}
     for name in COURSE:

@@ -1,5 +1,4 @@
-"""Mixes of objectives beside each other: the same corpus, vocabulary, initial weights and tokens,
-several seeds.
+"""Mixes of objectives compared: the same corpus, vocabulary, initial weights, tokens and seeds.
 
 A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own
 `xlingjax` process in its own workdir, and a finished one is not run again, so a bake-off that was
@@ -124,8 +123,7 @@ def run(
 
 
 def require_readable(config: Bakeoff, workdir: str | Path) -> None:
-    """Raise UserError for a word of a mix, or of a fine-tuning from it, that gin refuses, before
-    anything is trained."""
+    """Raise UserError for a word of a mix or its fine-tunings that gin refuses, before training."""
     # How many steps a mix has is known when its first ones are done.
     steps = CALIBRATION_STEPS if config.tokens else None
     make = _Maker()
@@ -150,9 +148,6 @@ def _cells(config: Bakeoff, folder: Path) -> list[Cell]:
     ]
 
 
-# ---- the runs of a cell --------------------------------------------------------------------------
-
-
 def command(
     verb: str, words: Sequence[str], workdir: Path, steps: int | None, arguments: Sequence[str] = ()
 ) -> list[str]:
@@ -173,8 +168,6 @@ def command(
 
 @dataclasses.dataclass(frozen=True)
 class _Maker:
-    """Makes runs of what they share."""
-
     say: Say = print
     arguments: Sequence[str] = ()
     stop: Stop = dataclasses.field(default_factory=lambda: Stop("bakeoff"))
@@ -219,8 +212,7 @@ def _runs(config: Bakeoff, cell: Cell, steps: int | None, make: _Maker) -> list[
 
 
 def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, RecipeRun]:
-    """Of each mix the first steps: packing makes the tokens of a row depend on the text, so they
-    are counted and not computed."""
+    """The first steps of each mix: a row's tokens depend on the text, so they are counted."""
     runs = {}
     for mix, its_words in config.mixes.items():
         words = [*config.base, *its_words]
@@ -230,8 +222,7 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
         # How much a step reads is all that is wanted: no evaluations, no checkpoints.
         words += [f"TRAIN_STEPS={CALIBRATION_STEPS}", "EVAL_EVERY=0", "CHECKPOINT_EVERY=0"]
         one = make("pretrain", words, folder / "calibration" / slug(mix), CALIBRATION_STEPS)
-        # Of a macro that a recipe does not read (an encoder-decoder's HELDOUT_TEXT) a value is
-        # refused.
+        # A value of a macro that a recipe does not read (HELDOUT_TEXT) is refused.
         settings = recipe_run.settings_of(one.line)
         bound = [name for name in HELD_OUT if re.search(rf"^{name} =", settings, re.MULTILINE)]
         one.line = [*one.line, *(f"--gin.{name}=None" for name in bound)]
@@ -240,8 +231,7 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
 
 
 def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
-    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have
-    read other data."""
+    """Raises UserError where finished runs of one mix, differing in seed alone, read other data."""
     known: dict[tuple[str, ...], tuple[Any, Path]] = {}
     for cell in cells:
         for folder in [cell.folder / name for name in ("pretrain", *config.tasks)]:
@@ -257,9 +247,6 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
                         f"bakeoff: {folder} has read other data than {other} ({objective}): choose"
                         " another --workdir, or move the cells of the older data away"
                     )
-
-
-# ---- their figures -------------------------------------------------------------------------------
 
 
 def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any]:

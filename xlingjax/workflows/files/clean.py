@@ -86,8 +86,7 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
 
 
 def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
-    """Raises UserError: a package that a step needs, a language that it does not know, a model that
-    cannot be read."""
+    """Raises UserError: a package that is missing, a language or model that cannot be read."""
     monolingual = {part.name for part in parts if not part.is_pair}
     dumps = any(isinstance(part.source, Path) for part in parts)
     needs = {
@@ -117,7 +116,6 @@ def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _require_same(work: Work, begun: Any, now: Any) -> None:
-    """Raises UserError where the folder is of another cleaning."""
     differ = [name for name in now if begun.get(name) != now[name]]
     if differ:
         raise UserError(

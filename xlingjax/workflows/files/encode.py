@@ -68,8 +68,7 @@ def encode(
 def cut_of_file(
     path: str, trained: TrainedRun, way: Sentences, rows: Sequence[int], count: int
 ) -> str:
-    """A line on the lines of a file, by their rows from 0, of which only the beginning was read.
-    count: of all lines that were."""
+    """A line on those of a file whose beginning alone was read, by rows from 0. count: of all."""
     return (
         f"{path}: {len(rows)} of {count} lines were cut to"
         f" {longest_row(trained.model, way.max_length)} tokens, the first of them line"

@@ -69,9 +69,6 @@ class Request:
     seed: int = 0
 
 
-# ---- one file, or a pipe -------------------------------------------------------------------------
-
-
 def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
@@ -211,9 +208,6 @@ def _compared(best: list[str], request: Request, source: str, path: str) -> Iter
         yield f"wrong language unknown: {error}"
 
 
-# ---- what is read --------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _spooled() -> Iterator[str]:
     """Standard input as a file."""
@@ -263,9 +257,6 @@ def _require_as_many(request: Request, total: int) -> None:
             )
 
 
-# ---- what is written -----------------------------------------------------------------------------
-
-
 def _shown(number: int, written: Sequence[Sequence[Generated]]) -> Iterator[str]:
     """The lines for lines of input, the first of them number `number`, from 0."""
     for i, texts_of_line in enumerate(written, number):
@@ -307,8 +298,7 @@ class Pipe:
 
 
 class Partial:
-    """A file that is written as `FILE.partial`, beside `FILE.partial.json`, what it is made with;
-    FILE once whole."""
+    """A file written as `FILE.partial`, with its settings in `FILE.partial.json`, until whole."""
 
     def __init__(self, path: str, made_with: dict[str, Any]):
         self.path = Path(path)
@@ -406,9 +396,6 @@ def _made_with(request: Request, source: str, path: str) -> dict[str, Any]:
     }
 
 
-# ---- files in parts ------------------------------------------------------------------------------
-
-
 class Part(NamedTuple):
     """Lines start to stop, from 0, of an input."""
 
@@ -485,8 +472,7 @@ def write_parts(request: Request, lines: int, shard: tuple[int, int] | None) -> 
 
 
 def _outputs(request: Request) -> list[Path]:
-    """Where the text of each input goes. Raises UserError: none is named, not apart, or an input
-    that cannot be read."""
+    """Where each input's text goes. Raises UserError: none named, not apart, unreadable input."""
     if not request.inputs or not request.output:
         raise UserError("parts are of files: give --input and --output, of several a folder")
     for path in request.inputs:

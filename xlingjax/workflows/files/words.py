@@ -1,5 +1,4 @@
-"""`xlingjax words`: the token table of a trained run as word embeddings, on dictionaries and
-similarity sets."""
+"""`xlingjax words`: a run's token table as word embeddings, on dictionaries and similarity sets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,11 +20,9 @@ def words(
     pieces: str = "single",
     output: str = "",
 ) -> str:
-    """A line of figures per file; `output`: the same as JSON. dictionaries, similarities:
-    "en-de=FILE".
+    """A line of figures per file; output: in JSON. dictionaries, similarities: "en-de=FILE".
 
-    Raises UserError before the run is opened: no languages, the same entry twice, what the readers
-    raise.
+    Raises UserError before the run is opened: no languages, an entry twice, unreadable files.
     """
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")

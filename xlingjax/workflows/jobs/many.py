@@ -26,8 +26,7 @@ from xlingjax.runtime.shutdown import stop_requested
 
 Say = Callable[[str], None]  # tells the user a line
 LOCK = "job.lock"  # in the folder of a job: who is at it
-AT_WORK = 3
-"""The exit status of a job that others are at, and of a command that has left it to them."""
+AT_WORK = 3  # exit status of a job that others are at, and of a command that left it to them
 LOOK = 2.0  # seconds between two looks at what the others have done
 
 
@@ -35,8 +34,7 @@ class Job(abc.ABC):
     """One of many runs."""
 
     name: str  # what messages call it; where its result stands in a folder, that folder
-    folder: Path | None = None
-    """Its own, where several commands share the jobs: one process does it at a time."""
+    folder: Path | None = None  # of a job that commands share: one process does it at a time
     needs: Collection[str] = ()  # names of the jobs that come first
 
     def is_finished(self) -> bool:
@@ -87,10 +85,8 @@ class Command(Job):
     stop: Stop
     say: Say
     log: Path | None = None  # the file of all that it prints; None: the terminal
-    prefix: str = ""
-    """Before each line that it prints on the terminal; "": it has the terminal for itself."""
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Variables that differ from this process's."""
+    prefix: str = ""  # of each line that it prints on the terminal; "": it has that for itself
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what differs here
     passed: Collection[int] = ()  # statuses, beside 0, that are no failure
     folder: Path | None = None
     needs: Collection[str] = ()
@@ -230,8 +226,7 @@ def run_all(
 
 
 def _status(job: Job, say: Say, stop: Stop | None, told: set[str]) -> int:
-    """The exit status of a job; `AT_WORK` where another process is at it, which is said once. told:
-    the jobs of which it was said."""
+    """A job's exit status; `AT_WORK` where another process is at it, said once (`told`)."""
     own = None
     if job.folder is not None and is_primary():
         try:

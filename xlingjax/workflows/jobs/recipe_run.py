@@ -1,5 +1,4 @@
-"""A training by a recipe as a job: a command of its own in a workdir, where its settings stand from
-its start on."""
+"""A training by a recipe as a job: a command in a workdir, which holds its settings at once."""
 
 import dataclasses
 import re
@@ -51,8 +50,7 @@ def settings_of(line: Sequence[str]) -> str:
 class RecipeRun(Command):
     workdir: Path
     encoder: "RecipeRun | None" = None
-    """The run that it starts from, which comes first: with others of its settings this is another
-    run."""
+    """The run that it starts from, done first: with another of these, this is another run."""
     settings: str = ""  # known once `is_finished` was called
 
     def is_finished(self) -> bool:

@@ -1,5 +1,4 @@
-"""Machines that one need not have: what their makers publish of them (machines.toml), the names by
-which they are asked for, and their compilers."""
+"""Machines that one need not have: their published figures (machines.toml), names, compilers."""
 
 import dataclasses
 import importlib.util
@@ -98,8 +97,6 @@ def machine_named(name: str) -> Machine:
     return Machine(f"{accelerator.name}:{written}", accelerator, shape)
 
 
-# ---- compilers -----------------------------------------------------------------------------------
-
 WHEELS = {
     "tpu": "libtpu",
     "cuda": "jax-cuda12-plugin=={jax} jax-cuda12-pjrt=={jax} nvidia-cuda-nvcc-cu12",
@@ -109,14 +106,12 @@ _MODULES = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda12"}
 
 
 def folder_of(compiler: str) -> Path:
-    """Where its wheels stand, beside the environment: inside of it every command on a machine
-    without such a device would print their complaints."""
+    """Its wheels, beside the environment: inside they complain wherever there is no such device."""
     return Path(sys.prefix) / compiler
 
 
 def environment(compiler: str) -> dict[str, str]:
-    """Variables of a process that compiles for such devices. Raises UserError where the wheels are
-    missing."""
+    """Variables of a process that compiles for such devices. Raises UserError without wheels."""
     folder = folder_of(compiler)
     variables = dict(os.environ)
     module = _MODULES[compiler]
@@ -162,8 +157,7 @@ def become_compiler(variables: Mapping[str, str], errors: str) -> None:
 
 
 def devices_of(machine: Machine) -> Sequence[Any]:
-    """Its devices, to compile for; they run nothing. Raises UserError for a machine that the
-    compiler does not know."""
+    """Its devices, to compile for; they run nothing. Raises UserError for an unknown machine."""
     from jax.experimental.topologies import get_topology_desc
 
     accelerator = machine.accelerator
@@ -195,8 +189,7 @@ def devices_of(machine: Machine) -> Sequence[Any]:
         raise UserError(f"--on {machine.name}: its compiler refuses it: {line}") from None
 
 
-# What XLA reads of a GPU that is not there (`GpuTargetConfigProto`). The versions are those that a
-# program of these wheels finds when it runs.
+# What XLA reads of an absent GPU (`GpuTargetConfigProto`), in the versions of these wheels.
 _TARGET = """\
 gpu_device_info {{
   threads_per_block_limit: 1024

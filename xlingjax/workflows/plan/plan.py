@@ -1,5 +1,4 @@
-"""`xlingjax plan`: whether a recipe's run fits machines that are not there, what bounds its speed,
-and how long it takes at that bound."""
+"""`xlingjax plan`: whether a run fits machines that are not there, and how fast it may be."""
 
 import dataclasses
 import math
@@ -22,8 +21,7 @@ from xlingjax.workflows.plan.roofline import bound_of
 VOCABULARY_SIZE = 250002  # of XLM-R, where nothing says how many pieces there are
 LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh"  # XNLI's, where nothing says which
 NOWHERE = "not-given"
-REACHED = 0.2
-"""Of an H100's published peak, useful products of XLM-R's MLM: 0.19 (base), 0.23 (large)."""
+REACHED = 0.2  # of an H100's peak in useful products, XLM-R's MLM: 0.19 (base), 0.23 (large)
 TEXT = frozenset(
     ("MONO", "PARALLEL", "VOCABULARY", "DOCUMENTS", "NEGATIVES", "INIT_FROM", "INIT_ENCODER")
     + ("PARALLEL_EN_DE", "NE", "TEST", "TEST_EN_DE")
@@ -41,8 +39,7 @@ class Planned:
     room: int  # bytes of a device that programs may fill
     steps: int
     programs: list[dict[str, Any]]
-    """Of `programs.answer`, and their "bound"; None: the compiler refused the program, or the peaks
-    of the machine are not known."""
+    """`programs.answer` with "bound"; None: the compiler refused, or peaks are not known."""
 
     def fits(self, program: dict[str, Any]) -> bool:
         return not program["error"] and program["peak"] <= self.room
@@ -79,8 +76,7 @@ class Planned:
 
 
 def stand_ins(files: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """NAME=VALUE of what a run needs and a plan does not read: text, and where nothing says them,
-    how many pieces and which languages there are."""
+    """NAME=VALUE that a run needs and a plan does not read: text, or how many pieces, languages."""
     values = {macro.name: macro.value for macro in macros_of(files)}
     for override in overrides:
         name, _, value = override.partition("=")
@@ -137,9 +133,6 @@ def measured(files: Sequence[str], overrides: Sequence[str], on: str) -> Planned
             bound = bound_of(machine, found["dtype"], *figures)
         program["bound"] = bound
     return Planned(on, **found)
-
-
-# ---- what is printed -----------------------------------------------------------------------------
 
 
 def text_of(plan: Planned) -> str:

@@ -38,8 +38,7 @@ HERE = "here"  # in place of a machine: the devices of this one
 
 
 def answer(files: Sequence[str], overrides: Sequence[str], on: str) -> dict[str, Any]:
-    """What the compiler says of each program of the run's steps, and what the run and the devices
-    are. Raises UserError."""
+    """The compiler's answer on each program of the run, and the setting. Raises UserError."""
     try:
         bound = read_recipe(files, overrides).bound
         devices = None
@@ -98,8 +97,7 @@ def _programs(bound: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, 
         tokens = sum(columns(run.objective, run.batches.shapes) for run in runs)
         traced = step.trace(state, batch, key)
         computed = dot_flops(traced.jaxpr)
-        # A kernel of Pallas counts what its author says; an objective of a user's own is not
-        # counted.
+        # A Pallas kernel counts what its author says; a user's own objective is not counted.
         useful = None
         try:
             useful = sum(
@@ -216,8 +214,7 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def refusal(message: str) -> dict[str, Any]:
-    """Of a program that the compiler refused: why, and how much it would have needed where it says
-    so."""
+    """Why the compiler refused a program, and how much it would have needed, if it tells."""
     # As the compiler of TPUs says it.
     for pattern in (
         r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm",

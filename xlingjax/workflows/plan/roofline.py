@@ -1,5 +1,4 @@
-"""The shortest time that a step can take on a device, by what limits it: matrix units, memory or
-links."""
+"""The shortest time of a step on a device, by what limits it: matrix units, memory or links."""
 
 import dataclasses
 import math

@@ -21,8 +21,7 @@ from xlingjax.workflows.plan.machines import Machine, machine_named
 from xlingjax.workflows.plan.plan import Planned, measured, with_options
 from xlingjax.workflows.plan.programs import HERE
 
-REMAT = ("none", "dots", "full")
-"""From the fastest on: `full` recomputes a forward pass, a third of a step's products."""
+REMAT = ("none", "dots", "full")  # fastest first; `full` recomputes a forward pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +98,7 @@ def search(
 
 
 def _cut(plan: Planned) -> int:
-    """How many times as many microbatches might fit, a power of two: parameters, gradients and
-    moments stay as large. 0: none might."""
+    """How many times as many microbatches might fit, a power of two; 0: parameters alone do not."""
     cut = 2
     for program in plan.programs:
         fixed = 2 * program["bytes"]["parameters"] + program["bytes"]["moments"]
@@ -123,8 +121,7 @@ def require_searched(files: Sequence[str], on: str) -> None:
 
 
 def attentions(recipe: Recipe, machine: Machine) -> list[str]:
-    """What may compute attention: `flash`, where the machine has it and the model's rows are such
-    as it takes, or else `xla` and `chunked`."""
+    """What may compute attention: `flash` where machine and rows allow it, `xla`, `chunked`."""
     config: ModelConfig = recipe.bound["model"]
     if config.attention_backend != "xla":
         return [config.attention_backend]

@@ -13,8 +13,7 @@ from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows.scorecard.cells import TESTS, weights_of
 from xlingjax.workflows.scorecard.rows import Row, policy, row_name, tell_apart
 
-DEV_OF_OTHERS = ("xtreme/xquad",)
-"""Tasks whose dev set is of another data set (SQuAD's); on it they do not count in an average."""
+DEV_OF_OTHERS = ("xtreme/xquad",)  # dev of another data set (SQuAD's): not averaged
 
 
 def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -90,9 +89,6 @@ def _is_whole(row: Row) -> bool:
     """Whether its mean is of a test set in all languages of the official average."""
     measured, official = row["averaged"]
     return measured == official and row["split"] in TESTS
-
-
-# ---- by the number of training languages ---------------------------------------------------------
 
 
 def trained_on(row: Row) -> str:

@@ -1,5 +1,4 @@
-"""The score card: the scores of many runs as tables by task, strategy and language, means over
-seeds; and of a suite its average."""
+"""The score card: runs' scores by task, strategy and language, means over seeds and suites."""
 
 import os
 from collections.abc import Sequence
@@ -20,8 +19,7 @@ from xlingjax.workflows.scorecard.rows import rows_of, tell_apart
 def card(*folders: str | Path) -> dict[str, Any]:
     """{"folders", "overall": see `overall_of`, "tables": a table for each task}; a table: task,
     metrics with signatures, rows, papers, "mean": what its mean is of. Seeds of several folders are
-    not put together: each folder has rows of its own. Raises UserError as `read_scores`.
-    """
+    not put together: each folder has rows of its own. Raises UserError as `read_scores`."""
     rows = []
     for folder, name in zip(folders, _short_names(folders), strict=True):
         rows += [row | {"folder": name} for row in rows_of(read_scores(folder))]

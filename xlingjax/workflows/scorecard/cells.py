@@ -27,8 +27,7 @@ _SHAPE = {
 
 
 def read_scores(folder: str | Path) -> list[Cell]:
-    """Every scores.json below `folder`. Raises UserError where there is none, and where two are of
-    one training."""
+    """Every scores.json below `folder`. Raises UserError for none, or two of one training."""
     paths = sorted(Path(folder).glob(f"cells/**/{SCORES}"))
     if not paths:
         raise UserError(
@@ -57,12 +56,8 @@ def scores_in(path: Path) -> Cell:
     return read_record(path, _SHAPE, remedy)
 
 
-# ---- which cells belong together -----------------------------------------------------------------
-
-
 def row_key(cell: Cell) -> tuple[str, ...]:
-    """What rows of several variants and languages have in common. Random weights are told by the
-    run whose shape they have."""
+    """What rows of several variants and languages share. Random weights go by their run's shape."""
     weights = weights_of(cell["start"])
     return (cell["task"], cell["strategy"], cell["test"]["split"], weights, *_chosen_by(cell))
 

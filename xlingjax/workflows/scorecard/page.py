@@ -17,8 +17,7 @@ _ABOUT = (
 
 
 def show(*folders: str | Path, output: str | Path = "") -> str:
-    """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and
-    where it is."""
+    """Writes a score card of folders of cells, of one into itself; returns Markdown and path."""
     card = score_card.card(*folders)
     paths = write(card, Path(output or folders[0]))
     return f"{markdown(card)}\nscore card: {', '.join(map(str, paths))}"

@@ -1,5 +1,4 @@
-"""The rows of the score card: seeds of the settings that are best on dev, means over them; what
-they are called, and what tells them apart."""
+"""The score card's rows: seeds of the settings best on dev, means over them, their names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,9 +49,6 @@ def _dev_score(cells: Sequence[Cell]) -> float:
         score = select.get("value", of_dev.get(select["by"], of_dev.get("mean", 0.0)))
         scores.append(score)
     return float(np.mean(scores))
-
-
-# ---- one row -------------------------------------------------------------------------------------
 
 
 def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
@@ -144,16 +140,12 @@ def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
 
 
 def _dev_languages(cell: Cell) -> list[str]:
-    """The languages whose mean on dev is that of the task, as `means` takes it; []: nothing was
-    measured there."""
+    """Languages whose mean on dev is the task's, as `means` takes it; []: none was measured."""
     measured = sorted(cell["dev"].get("by_language", ()))
     official = task_named(cell["task"]).averaged
     if official is None:
         return measured
     return [language for language in measured if language in official] or measured
-
-
-# ---- names ---------------------------------------------------------------------------------------
 
 
 def row_name(row: Row) -> str:

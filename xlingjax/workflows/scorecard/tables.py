@@ -1,5 +1,4 @@
-"""The tables of the score card: of each task and metric, of a suite's averages, of layers, of
-pivots; and the notes beneath them."""
+"""The score card's tables, of tasks, metrics, averages, layers and pivots, and their notes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -157,9 +156,6 @@ def _by_number(rows: Iterable[Row]) -> list[Grid]:
         index=pd.Index([str(line["languages"]) for line in lines], name="languages"),
     )
     return [Grid(BY_NUMBER, frame)]
-
-
-# ---- notes ---------------------------------------------------------------------------------------
 
 
 def notes(table: dict[str, Any]) -> list[str]:
