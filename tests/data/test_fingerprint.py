@@ -1,11 +1,14 @@
 """A hash of what code does: equal in every process, another where the code or its settings are."""
 
 import functools
+import importlib
 import os
 import subprocess
 import sys
 
 import pytest
+
+from xlingjax.data.fingerprint import code_of, fingerprint
 
 SCRIPT = "import functools, mine; from xlingjax.data.fingerprint import fingerprint as of\n"
 SCRIPT += "print(of(mine.cut), of(functools.partial(mine.cut, n=%d)), of(mine.Cut(%d)), sep='\\n')"
@@ -50,9 +53,19 @@ def test_it_is_equal_in_another_process_and_goes_by_code_and_settings(made):
     assert [a == b for a, b in zip(made(instance=9), before, strict=True)] == [True, True, False]
 
 
-def test_what_cannot_be_pickled_has_none(tmp_path):
-    from xlingjax.data.fingerprint import fingerprint
+def test_code_is_named_by_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine_60.py").write_text("import helpers_60\n\n\nclass Own: ...\n")
+    (tmp_path / "helpers_60.py").write_text("")
+    own = importlib.import_module("mine_60").Own()
+    before = code_of(own, 3)
+    assert [*before] == ["xlingjax", "mine_60", "helpers_60"]
+    (tmp_path / "helpers_60.py").write_text("# Another.\n")
+    after = code_of(own, 3)
+    assert [name for name in before if before[name] != after[name]] == ["helpers_60"]
 
+
+def test_what_cannot_be_pickled_has_none(tmp_path):
     assert fingerprint(lambda line: line) is None
     with (tmp_path / "file").open("w") as file:
         assert fingerprint(functools.partial(print, file=file)) is None

@@ -238,7 +238,8 @@ def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settin
     by_evaluator = {}
     for one in evaluators:
         lines = repr([(text.languages, text.lines) for text in one.held_out()])
-        by_evaluator[one.name] = scalars(vars(one)) | {"held_out": hash_of(lines.encode())}
+        numbers = scalars(getattr(one, "__dict__", {}))
+        by_evaluator[one.name] = numbers | {"held_out": hash_of(lines.encode())}
     of_run = {
         **settings,
         "objectives": {name: [run.batches.settings, run.objective] for name, run in runs.items()},
@@ -251,7 +252,7 @@ def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settin
 
 def _as_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return vars(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     # Not its words, which may hold an address in memory.
