@@ -9,7 +9,10 @@ hold the embedded corpus, as text and as the rows of every objective: `demo.text
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import re
+from collections.abc import Iterable
 
 import wrapt
 
@@ -24,23 +27,28 @@ def suites() -> tuple[str, ...]:
     return _SUITES
 
 
-def suite_tasks(suite: str) -> list[Task]:
-    """The tasks of a benchmark, in its order. Raises UserError for an unknown one."""
+def suite_tasks(suite: str, names: Iterable[str] = ()) -> list[Task]:
+    """The tasks of a benchmark, in its order, or those of these names. Raises UserError for an
+    unknown one."""
     if suite not in _SUITES:
         raise UserError(f"no benchmark {suite!r}; there are {', '.join(_SUITES)}")
+    if names:
+        return [task_named(f"{suite}/{name}") for name in dict.fromkeys(names)]
     # By the installed name: the folder is tasks/ in a clone and a part of the package in a wheel.
     return list(importlib.import_module(f"xlingjax.tasks.{suite}").TASKS)
 
 
 def task_named(name: str) -> Task:
-    """The task "SUITE/NAME". Raises UserError for an unknown one."""
-    suite, slash, _ = name.partition("/")
+    """The task "SUITE/NAME", or "SUITE/NAME[:ROWS]", of the first rows of each set. Raises
+    UserError for an unknown one."""
+    called, rows = re.fullmatch(r"(.*?)(?:\[:(\d+)\])?", name, re.DOTALL).groups()
+    suite, slash, _ = called.partition("/")
     if not slash:
         raise UserError(f"task {name!r} names no benchmark; write SUITE/NAME, as xtreme/xnli")
     tasks = {task.full_name: task for task in suite_tasks(suite)}
-    if name not in tasks:
+    if called not in tasks or rows and not int(rows):
         raise UserError(f"no task {name!r}; there are {', '.join(tasks)}")
-    return tasks[name]
+    return dataclasses.replace(tasks[called], first=int(rows)) if rows else tasks[called]
 
 
 # SeqIO's import takes seconds: who only looks up a table of tasks does not wait for it. `xlm` and

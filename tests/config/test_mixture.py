@@ -218,7 +218,7 @@ PATHS = "--data . --to x"
     [
         ("--suite xtreme", "give RUN and --data and --to"),
         ("--mixture xtreme --suite xtreme", "give one of them"),
-        (f"y --mixture xtreme --tasks nli {PATHS}", "--tasks nli: xtreme has"),
+        (f"y --mixture xtreme --tasks nli {PATHS}", "no task 'xtreme/nli'; there are xtreme/"),
         (f"y --mixture xtreme --seeds 2 {PATHS}", "--mixture trains nothing"),
         ("x --seeds 2", "only --suite and --mixture read this"),
         ("x --layer 2", "only --suite and --mixture read this"),

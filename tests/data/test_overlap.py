@@ -1,12 +1,15 @@
 """Held-out lines that are trained on, too."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.data.conftest import DE, EN, write_lines
 from xlingjax.data.held_out_pairs import held_out as held_out_of_pairs
 from xlingjax.data.held_out_pairs import read_pairs
 from xlingjax.data.holdout import held_out
-from xlingjax.data.overlap import HeldOut, overlap_of_texts
+from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
+from xlingjax.data.overlap import HeldOut, overlap_of_examples, overlap_of_texts
 from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs, find_text
 
@@ -77,6 +80,23 @@ def test_a_run_counts_them_by_their_tokens(text, vocabulary):
     messages = overlap_of_texts(held(text) * 2, texts * 2, vocabulary)
     assert by_file(messages, text) == EXPECTED
     assert overlap_of_texts([], texts, vocabulary) == []
+
+
+def test_labelled_rows_are_found_whatever_their_answers():
+    """And whatever set or language they are of."""
+    example, tagged = Example("A man.", "He sleeps.", "neutral"), Tagged(("He",), ("PRON",))
+    question = Question("1", "Who?", "A man.", ("A man",), (0,))
+    trained = [example, tagged, question, SourceTarget("a", "b")]
+    measured = [
+        ("test", [replace(example, label=None, line=7), replace(example, premise="A dog.")]),
+        ("tags", [replace(tagged, tags=()), Tagged(("She",), ())]),
+        ("answers", [replace(question, id="2", answers=(), starts=())]),
+        ("apart", [replace(question, context="A dog."), SourceTarget("b", "a")]),
+    ]
+    found = dict(overlap_of_examples(measured, iter(trained)))
+    assert [*found] == ["test", "tags", "answers"]
+    assert found["test"].startswith("1 of 2 rows are training examples, too (50.0%): MOST OF THIS")
+    assert "take them out of the training set" in found["answers"]
 
 
 def test_what_a_run_holds_out_itself_is_not_trained_on(tmp_path, vocabulary):

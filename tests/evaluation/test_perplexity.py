@@ -195,6 +195,10 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
     patterns = f"{table} {lines}"
     assert sorted(evaluators.heldout_texts(patterns, corpus.languages)) == ["de", "en", "fr"]
+    with pytest.raises(
+        UserError, match="HELDOUT_TEXT=.*: it is in de, en, fr, ru, and the run in ne"
+    ):
+        evaluators.heldout_texts(patterns, ("ne",))
     (probe,) = evaluators.EVALUATORS["perplexity"](
         corpus=corpus, text=patterns, length=12, causal=True
     )()

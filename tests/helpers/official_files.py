@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 from xlingjax import demo
-from xlingjax.data.labelled.task import find
+from xlingjax.data.labelled.task import TRAINED, find
 from xlingjax.tasks import suite_tasks
 
 LANGUAGES = ("de", "en", "fr", "ru")
@@ -86,7 +86,7 @@ def fill(folder, suite) -> None:
     told apart by their languages alone."""
     for task in suite_tasks(suite):
         for split, places in task.files.items():
-            codes = (*task.languages, task.trained_on)
+            codes = [*task.languages, *[task.trained_on] * (task.kind in TRAINED)]
             there = [code for code in codes if find(task, folder, split, code)]
             for code in codes:
                 if not there or code in there:

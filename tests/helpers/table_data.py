@@ -27,10 +27,7 @@ TYDIQA = {
     "ko": "korean", "ru": "russian", "sw": "swahili", "te": "telugu",
 }  # fmt: skip
 TRAINED = 24
-"""English examples of a set, before they are copied."""
-COPIES = 500
-TRANSLATED = 100
-"""Of the copies: so many are translated."""
+"""English examples of a set."""
 ROOM = {"max_positions": 520, "position_offset": 2}
 """Rows of 512, as the longest of the recipes."""
 ENCODERS = {"xglue_6": "xdae", "xglue_8": "xdae", "xglue_12": "xdae", "xlm_5": "base"}
@@ -45,7 +42,6 @@ def write(root: Path) -> dict[str, str]:
         official_files.fill(told / suite, suite)
         shutil.copytree(told / suite, data, dirs_exist_ok=True)
     _applications(told / "told", data)
-    _more_questions(data)
     _translations(data)
     text = root / "text"
     shutil.copytree(told / "told", text)
@@ -75,7 +71,6 @@ def _translations(data: Path) -> None:
                     question["id"] = f"{name}-{number}"
         articles += told["data"]
         if code == "en":
-            told["data"] = told["data"][: TRAINED * TRANSLATED]
             english = json.dumps(told, ensure_ascii=False)
     text = json.dumps({"data": articles}, ensure_ascii=False)
     (folder / "tydiqa-goldp-v1.1-train.json").write_text(text, "utf-8")
@@ -97,31 +92,6 @@ def _translations(data: Path) -> None:
             for part in ("dev", "test"):
                 lines = [" ".join(one.words) for one in read(task, data, part, language)]
                 _lines(data / f"{name}/translate-{part}/{part}-{language}-en.tsv", lines)
-
-
-def _more_questions(data: Path) -> None:
-    """English questions and their translations several times over: VECO's warm-up of 500 steps must
-    leave steps for a decay, in its largest batch and fewest epochs."""
-    _repeat(data / "squad/train-v1.1.json", COPIES)
-    _repeat(data / "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json", COPIES)
-    for path in sorted((data / "squad/translate-train").iterdir()):
-        _repeat(path, TRANSLATED)
-
-
-def _repeat(path: Path, times: int) -> None:
-    """The articles of a file of SQuAD's layout, whose ids get the number of the copy."""
-    told = json.loads(path.read_text("utf-8"))
-    text = json.dumps(told["data"])
-    articles = []
-    for copy in range(times):
-        again = json.loads(text)
-        for article in again:
-            for paragraph in article["paragraphs"]:
-                for question in paragraph["qas"]:
-                    question["id"] = f"{question['id']}-{copy}"
-        articles += again
-    told["data"] = articles
-    path.write_text(json.dumps(told), "utf-8")
 
 
 def _applications(told: Path, data: Path) -> None:
@@ -159,6 +129,12 @@ def _text(text: Path) -> None:
             pair = "-".join(sorted((language, "en")))
             for code in ("en", language):
                 _lines(text / f"pairs/{pair}.{code}", german)
+    for code in ("de", "en"):
+        _lines(text / f"documents/de-en.{code}", [*german[:12], "", *german[12:24], ""])
+    words = ("a\tein", "am\tin", "in\tam", "is\ta", "the\teine")  # each a piece
+    for pair in ("en-de", "en-es", "de-es"):
+        _lines(text / f"{pair}.5000-6500.txt", words)
+        _lines(text / f"{pair}.tsv", [f"{both}\t{i}" for i, both in enumerate(words)])
     _lines(text / "negatives/de-en.tsv", ["de\ten\tnegative", *["a\tb\tc"] * 24])
 
 
@@ -196,6 +172,9 @@ def macros(name: str, found: dict[str, str]) -> list[str]:
     if name == "ernie_m_6":
         # From random tables of languages, which must be those of the tasks.
         values["MONO"] = f"{text}/some/*.txt"
+    if name == "ernie_m_5_tuned":
+        # Its layer 18 learns.
+        values["INIT_FROM"] = found["large"]
     if name == "xlm_3":
         values["MONO"] = f"{text}/some/en.txt {text}/some/ro.txt"
         values["PARALLEL"] = f"{text}/pairs/en-ro.*"

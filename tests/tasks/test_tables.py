@@ -245,6 +245,29 @@ def test_parallel_rows_are_cut_alike(official):
     assert parts[0] + parts[1] == read(task, official / "xtreme", "dev", "de")
 
 
+def test_a_task_of_the_first_rows(official):
+    """Of each set, or of the part of one that is read."""
+    folder = official / "xtreme"
+    few = task_named("xtreme/xnli[:2]")
+    assert task_named(few.full_name) == few and few.whole == task_named("xtreme/xnli")
+    for split in ("train", "dev", "dev[50%:]", "translate_train"):
+        code = "de" if split == "translate_train" else "en"
+        assert read(few, folder, split, code) == read(few.whole, folder, split, code)[:2]
+    with pytest.raises(UserError, match=r"no task 'xtreme/xnli\[:0\]'"):
+        task_named("xtreme/xnli[:0]")
+
+
+def test_a_bitext_of_the_first_pairs_has_rows_for_ids():
+    source, target = (tuple(zip(ids, ids.upper(), strict=True)) for ids in ("abc", "xyz"))
+    bitext = Bitext(source, target, frozenset({("c", "x"), ("b", "z")}))
+    assert bitext.of_first(1) == Bitext((("0", "B"),), (("0", "Z"),), frozenset({("0", "0")}))
+    two = Bitext((("0", "B"), ("1", "C")), (("0", "X"), ("1", "Z")), {("1", "0"), ("0", "1")})
+    assert bitext.of_first(2) == two
+    assert dataclasses.replace(bitext, gold=None).of_first(2) == Bitext(
+        source[:2], target[:2], None
+    )
+
+
 def test_questions_that_languages_share_are_cut_alike(tmp_path):
     """MLQA's rows do not correspond: each question is in some languages."""
     task = task_named("xtreme/mlqa")

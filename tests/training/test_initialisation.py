@@ -24,7 +24,7 @@ from xlingjax.training.initialisation import (
     numbers_of,
     require_labels,
 )
-from xlingjax.training.loop import CheckpointConfig
+from xlingjax.training.loop import ADDED, CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
 
 # A step that moves nothing far.
@@ -375,6 +375,18 @@ def test_a_whole_run_keeps_its_language_tokens_where_they_are(donor):
         np.testing.assert_array_equal(
             found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"]
         )
+
+
+def test_an_encoder_without_languages_begins_a_run_that_embeds_them(donor):
+    """As XLM-R begins ERNIE-M: an import has no list of languages."""
+    run, theirs = donor("imported", 9, config(num_languages=0), languages=())
+    model = config()
+    give = first_weights(run, model, shapes(model)[0], ADDED)
+    zeros = jax.tree.map(lambda x: jax.numpy.zeros(x.shape), shapes(model)[0])
+    found, weights, _ = give(zeros, tiny.LANGUAGES, {"data": {}})
+    assert weights.endswith("new and random: embeddings/languages/embedding")
+    given = found["embeddings"]["tokens"]["embedding"]
+    np.testing.assert_array_equal(given, theirs["embeddings/tokens/embedding"])
 
 
 def test_a_head_of_other_labels_is_refused(donor):

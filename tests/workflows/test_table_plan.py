@@ -8,9 +8,11 @@ import pytest
 from tests.helpers import sweeping
 from tests.helpers.sweeping import LANGUAGES, random_run
 from xlingjax.cli import main
+from xlingjax.config.recipe import read_recipe
 from xlingjax.errors import UserError
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.tables import dry_run
+from xlingjax.workflows.tables.smoke import smoked
 from xlingjax.workflows.tables.table import Table
 
 files, start = sweeping.files, sweeping.start
@@ -135,3 +137,47 @@ def test_what_training_refuses_at_its_start_is_refused_here(files, tmp_path):
     row = {"recipe": "recipes/xlm_tiny_mlm.gin", "settings": settings}
     [fault] = planned({"clm": row}, {}, files, tmp_path).faults
     assert fault.startswith("clm: STOP_METRIC=perplexity/mean is of no evaluator of")
+
+
+def test_a_smoked_table_is_the_same_jobs_of_a_few_steps(start, files, tmp_path):
+    """What a row sets itself gives way; a model has the shape of what it starts from."""
+    text = ["LANGUAGES=de en ru", f"VOCABULARY={start}", f"MONO={files}/told/mono/*.txt"]
+    text += ["PARALLEL=None", "HELDOUT_TEXT=None", "HELDOUT_PAIRS=None", "LENGTH=32"]
+    own = {"recipe": "recipes/xlm_15_mlm.gin", "settings": [*text, "BATCH=512", "PATIENCE=0"]}
+    encoders = {
+        "given": str(start),
+        "own": own,
+        "more": own | {"from": "own"},
+        "base": own | {"from": "given"},
+    }
+    command = f"translate {start} --to en --input {tmp_path}/de.txt --output {{folder}}/en.txt"
+    rows = {
+        "xnli": XNLI | {"grid": {"BATCH": "8,12", "EPOCHS": "2,1"}, "encoders": "more base"},
+        "mt": {
+            "then": {"average": "average {run} --last 10 --output {folder}/a", "de": command},
+            "encoders": "own",
+        },
+    }
+    table = smoked(Table(rows, encoders, seeds=3), 3)
+    plan = dry_run.planned(table, files / "xtreme", tmp_path / "out", 3)
+    assert plan.faults == [f"own, mt: de: missing file: {tmp_path}/de.txt (--input)"]
+    found = {one.name: one for one in plan.trainings}
+    assert [*found] == [
+        "encoder own",
+        "encoder more",
+        "encoder base",
+        "more, xnli: xtreme/xnli/transfer/EPOCHS=2",
+        "base, xnli: xtreme/xnli/transfer/EPOCHS=2",
+    ]
+    # Four rows at least, which three devices share out.
+    assert {(one.batch, one.steps, one.times) for one in plan.trainings} == {(6, 8, 1)}
+    jobs = {job.name: job for job in table.jobs(files / "xtreme", tmp_path / "out")}
+    assert "xtreme/xnli[:16]" in jobs["base, xnli"].line
+    assert jobs["own, mt: average"].line[-2:] == ["--last", "2"]
+    models = {}
+    for name in ("own", "base"):
+        model = read_recipe(*jobs[f"encoder {name}"].recipe()).bound["model"]
+        models[name] = (model.layers, model.dim, model.num_languages)
+    assert models == {"own": (12, 32, 3), "base": (1, 16, 0)}
+    assert jobs["encoder more"].line[-1] == f"--gin.INIT_FROM={tmp_path}/out/encoders/own"
+    assert f"--gin.MODEL={tmp_path}/out/encoders/own" in jobs["encoder more"].line

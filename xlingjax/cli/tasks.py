@@ -65,9 +65,10 @@ def finetune(args: Namespace) -> int:
 def suite(args: Namespace) -> int:
     """`evaluate --suite`: every task whose files are there; what is missing is said."""
     from xlingjax.data.labelled.task import TRAINED, languages_present
+    from xlingjax.tasks import suite_tasks
     from xlingjax.workflows.tasks.request import MULTI_TASK
 
-    tasks = _chosen(args, args.suite)
+    tasks = suite_tasks(args.suite, args.tasks or ())
     _require(args, "run", "data", "output")
     require_unread(args, _OF_MIXTURES, "--mixture reads this, --suite has --gin.TEST_SPLIT")
     if MULTI_TASK in (args.strategy or ()):
@@ -97,18 +98,6 @@ def suite(args: Namespace) -> int:
         if not args.allow_missing:
             raise UserError(f"{args.data}: files are missing (above): get them, or --allow-missing")
     return _sweeps(args, present)
-
-
-def _chosen(args: Namespace, suite: str) -> list[Any]:
-    """The tasks of a benchmark that --tasks names, or all. Raises UserError."""
-    from xlingjax.tasks import suite_tasks
-
-    tasks = suite_tasks(suite)
-    names = [task.name for task in tasks]
-    unknown = {*(args.tasks or ())} - {*names}
-    if unknown:
-        raise UserError(f"--tasks {' '.join(unknown)}: {suite} has {', '.join(names)}")
-    return [task for task in tasks if not args.tasks or task.name in args.tasks]
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
@@ -180,7 +169,8 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
 
     def measure_or_train(task: Any) -> int:
         if task.kind not in TRAINED:
-            return measure(_measurement(args, source, task.suite, [task.name]))
+            name = task.full_name.partition("/")[2]
+            return measure(_measurement(args, source, task.suite, [name]))
         left = 0
         for request in requests[task]:
             status = run(request, machine, wait=args.worker != "leave")
@@ -243,7 +233,7 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def mixture(args: Namespace) -> int:
     """`evaluate --mixture`: a checkpoint, or with --follow all of a run's, on a mixture's tasks."""
-    from xlingjax.tasks import suites
+    from xlingjax.tasks import suite_tasks, suites
 
     benchmark = args.mixture in suites()
     # Before the imports, which take seconds: without a module no other mixture is registered.
@@ -268,7 +258,7 @@ def mixture(args: Namespace) -> int:
     if benchmark:
         require_unread(args, ("languages",), "--mixture trains nothing")
         # Those whose head does not fit are passed over later.
-        require_read(args, _chosen(args, args.mixture))
+        require_read(args, suite_tasks(args.mixture, args.tasks or ()))
     else:
         require_unread(args, ("data",), "a mixture of SeqIO reads what its tasks say")
         if len(args.languages or ()) > 2:

@@ -121,6 +121,7 @@ def table(args: Namespace) -> int:
     from xlingjax.workflows.tables import dry_run
     from xlingjax.workflows.tables.page import show
     from xlingjax.workflows.tables.run import run as run_table
+    from xlingjax.workflows.tables.smoke import smoked
     from xlingjax.workflows.tables.table import Table
 
     if args.table:
@@ -137,9 +138,13 @@ def table(args: Namespace) -> int:
     config = read_part("table", Table, args.gin_file, args.overrides)
     if args.allow_missing:
         config = dataclasses.replace(config, allow_missing=True)
+    if groups:
+        devices = groups[0].devices
+    if args.smoke:
+        config = smoked(config, devices)
+        # Beside what the table itself writes, whose settings are others.
+        args.output = str(Path(args.output) / "smoke")
     if not args.worker:
-        if groups:
-            devices = groups[0].devices
         plan = dry_run.planned(config, args.data, args.output, devices)
         if args.dry_run:
             return dry_run.show(plan)
@@ -173,6 +178,11 @@ TABLE = Verb(
             required=True,
         ),
         option("--dry-run", "train nothing: all trainings, their cost, what is missing", bool),
+        option(
+            "--smoke",
+            "all of the table, but a few steps of each training on the first rows of each set",
+            bool,
+        ),
         option("--allow-missing", "go on without the test sets that are not there", bool),
         *JOBS,
     ],

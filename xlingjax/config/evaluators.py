@@ -194,9 +194,14 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
                 f"held-out text: {found[one.language].path} and {one.path} are both"
                 f" {one.language!r}; give one per language"
             )
-        if one.language in languages:
-            found[one.language] = one
-    return found
+        found[one.language] = one
+    kept = {code: one for code, one in found.items() if code in languages}
+    if not kept:
+        raise UserError(
+            f"HELDOUT_TEXT={text}: it is in {', '.join(sorted(found))}, and the run in"
+            f" {', '.join(languages)}: give text of the run's languages"
+        )
+    return kept
 
 
 def accuracy(

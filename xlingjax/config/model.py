@@ -11,7 +11,7 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_whole
 from xlingjax.model.config import MOST, ModelConfig, preset
-from xlingjax.training.run_record import model_of
+from xlingjax.training.run_record import model_of, run_and_checkpoint
 
 
 def model(
@@ -29,6 +29,7 @@ def model(
     **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
+    name: a preset, or a run whose encoder's shape it is.
 
     labels: gives the model a classification head; task_labels: {task: labels}, one for each task;
     either leaves the heads of `run` behind. vocab_size: rows of the embedding; default: the size of
@@ -42,6 +43,8 @@ def model(
     require_whole({"layers": layers}, f"[1, {MOST['layers']}]", "layers", f"model {name}: ")
     if run:
         base = model_of(run)
+    elif (run_and_checkpoint(name)[0] / "run.json").is_file():
+        base = model_of(name).replace(**_ENCODER)
     else:
         base = preset(name)
     if labels or task_labels:
@@ -89,6 +92,19 @@ def _signature() -> inspect.Signature:
 
 
 _UNSET = object()
+_ENCODER: dict[str, Any] = dict(
+    decoder_layers=0,
+    language_tokens=0,
+    tied_self_attention=False,
+    streams=0,
+    num_labels=0,
+    task_labels=None,
+    cross_attention=False,
+    word_recovery=False,
+    paraphrase=False,
+    dan=0,
+)
+"""A model without all that objectives, decoders and heads add to it."""
 model.__signature__ = _signature()
 
 

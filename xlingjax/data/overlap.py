@@ -1,4 +1,5 @@
-"""Held-out lines that stand in the training text, too: what is measured on them was trained on."""
+"""What is measured and was trained on, too: held-out lines that stand in the training text, rows of
+dev and test sets that are training examples."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from xlingjax.data.labelled.records import asked_of
 from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
@@ -34,6 +37,19 @@ class HeldOut:
 
 
 Keys = tuple[bytes, ...]  # of aligned lines: the tokens of each side
+
+
+def overlap_of_examples(
+    measured: Iterable[tuple[str, Sequence[Any]]], trained: Iterable[Any]
+) -> list[tuple[str, str]]:
+    """[(file, what is wrong with it)]: labelled records that are trained on, whatever their
+    answers. measured: (file, its records)."""
+    asked = [(file, [*map(asked_of, records)]) for file, records in measured]
+    wanted = {one for _, of_file in asked for one in of_file}
+    # The training set may be large: of it nothing is kept that is not looked for.
+    seen = {one for one in map(asked_of, trained) if one in wanted} if wanted else set()
+    found = [(file, sum(one in seen for one in of_file), len(of_file)) for file, of_file in asked]
+    return [(file, _message("TRAIN", *counts, 1)) for file, *counts in found if counts[0]]
 
 
 def overlap_of_texts(
@@ -112,6 +128,7 @@ def _message(macro: str, found: int, total: int, looked_at: float) -> str:
     what = {
         "PARALLEL": "held-out pairs stand in the training pairs",
         "MONO": "held-out sentences stand in the training text",
+        "TRAIN": "rows are training examples",
     }[macro]
     message = f"{found:,} of {total:,} {what}, too ({found / total:.1%})"
     if looked_at < 1:
@@ -119,7 +136,8 @@ def _message(macro: str, found: int, total: int, looked_at: float) -> str:
     because = "what is measured on them was trained on"
     if found / total >= MOST * looked_at:
         because = f"MOST OF THIS IS NOT HELD OUT, and {because}"
-    return f"{message}: {because}; take them out of {macro}"
+    of = "the training set" if macro == "TRAIN" else macro
+    return f"{message}: {because}; take them out of {of}"
 
 
 def _marks(sides: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

@@ -42,14 +42,14 @@ def training_pairs(
             f"{place}: {len(records)} examples, but {len(translated)} in the translation that they"
             " label: label it again"
         )
-    gold = whole.records(task, data, "gold", task.trained_on)
+    gold = whole.records(task.whole, data, "gold", task.trained_on)
     gold_path = find(task, data, "train", task.trained_on).paths[0]
     pairs = paired(task.full_name, translated, gold, language, f"{task.trained_on!r} ({gold_path})")
     # The rows of the gold that are in the part that is trained on.
     _, chosen = part_of(training.split)
     kept = range(len(gold))[chosen(len(gold))]
     if task.shared_ids:
-        ids = {one.id for one in read(task, data, training.split, task.trained_on)}
+        ids = {one.id for one in read(task.whole, data, training.split, task.trained_on)}
         kept = [row for row, one in enumerate(gold) if one.id in ids]
     kept = {*kept}
     partners = zip(records, pairs.partners, strict=True)
@@ -98,14 +98,14 @@ def standing_beside(
         return records, ""
     path = find(task, data, *there).paths[0]
     name, rows = part_of(split)
-    pivot = read(task, data, part_of(there[0])[0], there[1])
+    pivot = read(task.whole, data, part_of(there[0])[0], there[1])
     # By id a part is found wherever it stands. Else whole files are paired: in another order the
     # labels of a part may agree by chance.
     by_id = task.kind == "span_qa"
-    own = records if by_id else read(task, data, name, language)
+    own = records if by_id else read(task.whole, data, name, language)
     pairs = paired(task.full_name, own, pivot, language, f"{task.trained_on!r} ({path})")
     if not by_id:
-        pairs = Pairs(pairs.partners[rows(len(pairs.partners))], pairs.by)
+        pairs = Pairs(pairs.partners[rows(len(pairs.partners))][: task.first], pairs.by)
     beside = [
         record if partner is None or _is_empty(pivot[partner]) else pivot[partner]
         for record, partner in zip(records, pairs.partners, strict=True)

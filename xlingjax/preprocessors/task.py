@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from xlingjax.data.batches.labelled import NamedPart, shuffled_batches
 from xlingjax.data.batches.loader import BatchSource
@@ -67,7 +69,7 @@ def task_source(
         digests.append([entry.facts["digest"], of_texts])
         beside = f" beside {task.trained_on}" if paired else ""
         counts.append(f"{name} {entry.facts['learnt']}{beside}")
-    return shuffled_batches(
+    source = shuffled_batches(
         rows,
         batch_size,
         reading.length,
@@ -80,3 +82,11 @@ def task_source(
         },
         by_length=by_length,
     )
+    source.examples = functools.partial(_examples, task, data, training)
+    return source
+
+
+def _examples(task: Task, data: str | Path, training: Training) -> Iterator[Any]:
+    """All records that are trained on."""
+    for part in training.parts(task, data):
+        yield from training.records(task, data, *part)

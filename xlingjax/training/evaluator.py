@@ -1,7 +1,7 @@
 """What the loop measures now and then: the contract of `evaluation/`."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +19,11 @@ class Evaluator(abc.ABC):
     """True: not before the last step, for what takes long."""
 
     def held_out(self) -> Sequence[HeldOut]:
-        """Lines that it measures on and no training text should have; of labelled examples none."""
+        """Lines that it measures on and no training text should have."""
+        return ()
+
+    def examples(self) -> Iterable[tuple[str, Sequence[Any]]]:
+        """(file, labelled records) that it measures on and none of which should be trained on."""
         return ()
 
     @abc.abstractmethod

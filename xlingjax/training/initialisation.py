@@ -478,7 +478,8 @@ def first_weights(
         return None
 
     def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
-        if config.tells_languages():
+        # An imported encoder has no parameters of languages, and no list of them.
+        if config.tells_languages() and model_of(init_from).tells_languages():
             saved = read_run_record(init_from)["languages"]
             # A run may have fewer languages if they are the donor's first: those keep their ids.
             if list(languages) != saved[: len(languages)]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.check.alignment import misaligned
-from xlingjax.data.overlap import overlap_of_texts
+from xlingjax.data.overlap import overlap_of_examples, overlap_of_texts
 from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences, sentences_of
@@ -203,13 +204,17 @@ def _begin(
     """What is written and said when the first step is done. late: see `too_late`."""
     for message in late:
         say(f"warning: {message}")
-    held = []
-    for evaluator in evaluators:
-        held += evaluator.held_out()
+    held = [one for evaluator in evaluators for one in evaluator.held_out()]
+    measured = [one for evaluator in evaluators for one in evaluator.examples()]
     texts = []
+    examples = []
     for _, source in opened.values():
         texts += getattr(source, "texts", ())
-    for file, message in overlap_of_texts(held, texts, vocabulary):
+        examples.append(getattr(source, "examples", tuple))
+    trained = itertools.chain.from_iterable(give() for give in examples)
+    seen = overlap_of_texts(held, texts, vocabulary) + overlap_of_examples(measured, trained)
+    # Dev and test may be one file.
+    for file, message in dict.fromkeys(seen):
         say(f"warning: {file}: {message}")
     for message in misaligned(texts):
         say(f"warning: {message}")

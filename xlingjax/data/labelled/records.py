@@ -64,6 +64,20 @@ class Bitext:
     target: tuple[tuple[str, str], ...]  # (id, sentence) of the English side
     gold: frozenset[tuple[str, str]] | None  # pairs of ids; None: the official files have none
 
+    def of_first(self, count: int) -> Bitext:
+        """The sentences of its first so many pairs of gold, which get their rows for ids; without
+        gold the first of each side."""
+        if self.gold is None:
+            return Bitext(self.source[:count], self.target[:count], None)
+        row_of = {id_: row for row, (id_, _) in enumerate(self.source)}
+        gold = sorted(self.gold, key=lambda pair: row_of[pair[0]])[:count]
+        sides, ids = [], []
+        for i, side in enumerate((self.source, self.target)):
+            kept = [one for one in side if one[0] in {pair[i] for pair in gold}]
+            sides.append(tuple((str(row), text) for row, (_, text) in enumerate(kept)))
+            ids.append({id_: str(row) for row, (id_, _) in enumerate(kept)})
+        return Bitext(*sides, frozenset((ids[0][a], ids[1][b]) for a, b in gold))
+
 
 GOLD = {
     Example: "label",
@@ -73,6 +87,20 @@ GOLD = {
     Bitext: "gold",
 }
 """Record -> its field that test sets may lack."""
+
+
+ASKED = {
+    Example: ("premise", "hypothesis"),
+    Tagged: ("words",),
+    Question: ("question", "context"),
+    SourceTarget: ("source",),
+}
+"""Record -> its fields that are no answer, and tell it from others."""
+
+
+def asked_of(record: Any) -> tuple[Any, ...]:
+    """What is read to answer a record."""
+    return tuple(getattr(record, name) for name in ASKED[type(record)])
 
 
 def is_lost(record: Any) -> bool:

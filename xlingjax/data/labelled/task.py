@@ -5,7 +5,8 @@ Such a task is called "SUITE/NAME": "xtreme/udpos"; `xlingjax.tasks.task_named` 
 of a user are one too: see `labelled.own_task`. A split may be cut as TFDS writes it:
 "dev[:50%]", "dev[50%:]", "train[-400:]". The sets whose rows are parallel over the languages (XNLI,
 PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is MLQA, whose questions stand in some
-languages each: by their ids.
+languages each: by their ids. "xtreme/udpos[:16]" is the task of the first 16 rows of each set, or
+part of a set.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,7 @@ class Task:
     marks: str = "kept"
     """Of tags: what becomes of SentencePiece's mark in the task's script: `pieces_of_words`."""
     overlap: str = ""  # what the sets are known to share, said below their scores
+    first: int | None = None  # so many rows of each set, or part of one, are read; None: all
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -150,7 +152,12 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        return f"{self.suite}/{self.name}"
+        return f"{self.suite}/{self.name}" + (f"[:{self.first}]" if self.first else "")
+
+    @property
+    def whole(self) -> Task:
+        """All rows of each set."""
+        return replace(self, first=None)
 
 
 @dataclass(frozen=True)
@@ -239,10 +246,10 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     may_lack_gold = name == "test" or name.startswith("translate_")
     if not may_lack_gold and not any(map(has_gold, records)):
         raise UserError(f"{found.paths[0]}: no labels; the {name} set needs them")
-    if name == split:
-        return records
     if KINDS[task.kind] == "Bitext":
-        raise UserError(f"{task.full_name}, {split}: a bitext has no parts; read {name!r}")
+        if name != split:
+            raise UserError(f"{task.full_name}, {split}: a bitext has no parts; read {name!r}")
+        return [bitext.of_first(task.first) for bitext in records] if task.first else records
     if task.shared_ids and "%" in split:
         # By id, since the languages hold different questions of the same set.
         shares = range(_SHARES)[rows(_SHARES)]
@@ -251,7 +258,7 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
         kept = records[rows(len(records))]
     if not kept:
         raise UserError(f"{task.full_name}, {language}: {split} of {len(records)} rows holds none")
-    return kept
+    return kept[: task.first]
 
 
 # Finer than a percent, so that any part in percent is a whole number of shares.

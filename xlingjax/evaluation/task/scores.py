@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.task import Task, has_gold, languages_present, part_of, read
+from xlingjax.data.labelled.task import Task, find, has_gold, languages_present, part_of, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.metrics.answers import mlqa_tokens
@@ -117,6 +117,12 @@ class TaskScore(Evaluator):
 
     def _read(self, language: str) -> Sequence[Any]:
         return read(self.task, self.data, self.split, language)[: self.limit or None]
+
+    def examples(self) -> list[tuple[str, Sequence[Any]]]:
+        return [
+            (str(find(self.task, self.data, self.split, code).paths[0]), records)
+            for code, records in self._records.items()
+        ]
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         run = self.run(model, params, mesh)
@@ -229,6 +235,9 @@ class TasksScore(Evaluator):
 
     tasks: Sequence[TaskScore]
     name: str = "dev"
+
+    def examples(self) -> list[tuple[str, Sequence[Any]]]:
+        return [one for score in self.tasks for one in score.examples()]
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -16,16 +17,22 @@ from xlingjax.data.labelled.task import languages_present
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text, split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
-from xlingjax.model.partition import check_shares, mesh_sizes
+from xlingjax.model.build import build_model
+from xlingjax.model.partition import MeshConfig, check_shares, make_mesh, mesh_sizes
 from xlingjax.tasks import task_named
+from xlingjax.training.feed import Feed
+from xlingjax.training.initialisation import first_weights
 from xlingjax.training.loop import require_settings
 from xlingjax.training.run_record import model_of
 from xlingjax.workflows.launch import checked, stages_of
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
-from xlingjax.workflows.tables.jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.jobs import MEASURE, SWEEP, THEN, TRAINED_BY_RECIPE, TableJob
 from xlingjax.workflows.tables.table import Table
 from xlingjax.workflows.tasks.request import Request
 from xlingjax.workflows.tasks.sweep import check
+
+READ = ("--input", "--references", "--gold", "--dictionary", "--similarity")
+"""Options of commands that name a file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +99,11 @@ class _Planner:
             self.plan.trainings += self._of_sweep(job)
             return
         self.plan.measured += 1
+        for option, word in pairwise(job.line):
+            path = Path(word.rpartition("=")[2])
+            made = Path(self.output) in path.parents
+            if job.kind == THEN and option in READ and not made and not path.is_file():
+                raise UserError(f"missing file: {path} ({option})")
         source = self.table.encoders.get(job.encoder)
         # A model of Hugging Face is not imported before its row.
         layer = self.table.rows[job.row].get("layer")
@@ -160,6 +172,11 @@ class _Planner:
         for name, run in stages_of(recipe):
             batches.append(run.batches.shapes["input_ids"][0])
             check_shares(data, fsdp, batches[-1], bound["microbatches"], name)
+        encoder = build_model(bound["model"])
+        # A donor that is not trained yet has no parameters to compare.
+        if placed == overrides:
+            first_weights(bound.get("init_from"), bound["model"], encoder.abstract(), ())
+        Feed(bound["objectives"], encoder, make_mesh(MeshConfig(data=1)), bound["microbatches"])
         return Training(job.name, max(batches), bound["steps"], _flops(recipe))
 
     def _put_stand_in(self, job: TableJob, recipe: Recipe) -> None:

@@ -6,7 +6,8 @@ done twice; so a table that was stopped goes on with the same command.
 
 In the words of recipes and commands {NAME} stands for what the table was given under it, or for the
 run of an encoder; {data} and {folder} for the folders of the benchmarks' files and of the row;
-{run} for its training, {encoder} for the run of the encoder whose row it is.
+{run} for its training, {encoder} for the run of the encoder whose row it is; of an encoder {from}
+for the one that it starts from.
 """
 
 import re
@@ -39,7 +40,7 @@ COMMANDS = "align average encode evaluate generate mine score translate words".s
 """Verbs that may stand in "then"."""
 # {language} and {task} are of patterns of files, which recipes fill in themselves.
 _PLACEHOLDER = re.compile(r"\{(?!(?:language|task)\})([A-Za-z_]\w*)\}")
-_OF_ROW = ("data", "folder", "run", "encoder")
+_OF_ROW = ("data", "folder", "run", "encoder", "from")
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,11 @@ class Table:
         for name in self.trained():
             encoder = self.encoders[name]
             assert not isinstance(encoder, str)
-            more = []
-            if encoder.get("from"):
-                more.append(f"--gin.INIT_FROM={runs[encoder['from']]}")
+            start = runs.get(encoder.get("from"))
+            more = [f"--gin.INIT_FROM={start}"] if start else []
+            own = {**values, "from": start}
             jobs.append(
-                self._training(f"encoder {name}", Path(runs[name]), encoder, values, more, name)
+                self._training(f"encoder {name}", Path(runs[name]), encoder, own, more, name)
             )
         for encoder, name in self.cells():
             jobs += self._row_jobs(encoder, name, data, output, values)

@@ -12,7 +12,7 @@ from xlingjax.evaluation.task.scores import chosen_languages, require_tested
 from xlingjax.workflows.jobs.many import Say
 from xlingjax.workflows.tasks.request import FILES, TEACHER, Cell, Request, macros_given, values_of
 from xlingjax.workflows.tasks.scores import score, write_scores
-from xlingjax.workflows.tasks.sets import splits_of
+from xlingjax.workflows.tasks.sets import splits_of, trained_on_tests
 
 Fitted = Callable[[Sequence[Any]], Any]  # records -> what is predicted for them
 
@@ -76,6 +76,8 @@ def score_baseline(request: Request, say: Say) -> None:
     require_tested(task, request.data, split, requested, request.allow_missing)
     # Of the language that transfer trains on: a baseline that sees target labels is no floor of it.
     train = read(task, request.data, bound["TRAIN_SPLIT"], task.trained_on)
+    for file, message in trained_on_tests(request, bound):
+        say(f"warning: {file}: {message}")
     make, _ = BASELINES[request.strategy]
     fitted = make(task, train)
     languages = chosen_languages(task, request.data, split, requested)

@@ -28,7 +28,7 @@ from xlingjax.workflows.tasks.request import (
     values_of,
 )
 from xlingjax.workflows.tasks.scores import score_cell
-from xlingjax.workflows.tasks.sets import counted
+from xlingjax.workflows.tasks.sets import counted, trained_on_tests
 
 
 def has_begun(cell: Cell) -> bool:
@@ -75,6 +75,8 @@ class CellTraining(Job):
         for task in self.request.learnt:
             for line in counted(self.request, task, bound).notes:
                 self.say(line)
+        for file, message in trained_on_tests(self.request, bound):
+            self.say(f"warning: {file}: {message}")
         # Before the training too, so that an edit meanwhile shows when it is gone on with.
         write_json(self._read, {START: self.start, **self._hashes()})
         # Not in the recipe, which is the same on machines of other devices.

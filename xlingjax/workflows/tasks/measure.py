@@ -272,9 +272,7 @@ def _tasks_of(measurement: Measurement) -> tuple[list[tuple[Task, str, list[str]
 def _of_benchmark(measurement: Measurement) -> list[tuple[Task, str, list[str]]]:
     data = measurement.data
     tasks = []
-    for task in suite_tasks(measurement.mixture):
-        if measurement.tasks and task.name not in measurement.tasks:
-            continue
+    for task in suite_tasks(measurement.mixture, measurement.tasks):
         languages = []
         # The test languages may leave out the one that is trained on.
         for language in dict.fromkeys((*task.languages, task.trained_on)):

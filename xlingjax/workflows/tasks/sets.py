@@ -16,6 +16,7 @@ from xlingjax.data.labelled.task import (
     read,
     share_rows,
 )
+from xlingjax.data.overlap import overlap_of_examples
 from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -258,7 +259,27 @@ def _rows(task: Task, data: str, split: str, language: str) -> int:
 @functools.lru_cache(maxsize=256)
 def _count_rows(task: Task, data: str, split: str, language: str, stamps: tuple) -> int:
     """stamps: files and when they last changed, so that a file that was repaired is read."""
-    return len(read(task, data, split, language))
+    return len(read(task.whole, data, split, language))
+
+
+def trained_on_tests(request: Request, bound: Bound) -> list[tuple[str, str]]:
+    """[(file, what is wrong with it)] of the test sets, which a training does not see; of texts to
+    write of the dev sets, too. See `overlap_of_examples`."""
+    data = request.data
+    held = []
+    for task in request.tasks:
+        for split, languages in [*measured(task, data, bound)][task.kind != "generation" :]:
+            for language in languages:
+                path = find(task, data, split, language).paths[0]
+                held.append((str(path), read(task, data, split, language)))
+    training = training_of(bound)
+    trained = (
+        record
+        for task in request.learnt
+        for part in training.parts(task, data)
+        for record in training.records(task, data, *part)
+    )
+    return overlap_of_examples(held, trained)
 
 
 # ---- how much is trained on ----------------------------------------------------------------------
