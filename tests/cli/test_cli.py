@@ -265,7 +265,10 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     }
     bindings |= {"LENGTH": 32, "STRIDE": 8, "MAX_QUESTION": 8}
     tuned = tmp_path / "qa"
+    capsys.readouterr()
     assert main.main(arguments("finetune", "qa_tiny", bindings, "--workdir", str(tuned))) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "training examples" in line]
+    assert len(told) == 1 and f"{tmp_path}/test.en.json: 4 of 4 rows are training" in told[0]
     (line,) = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
     assert line["name"] == "qa_test" and set(line["values"]["by_language"]) == {"de", "en"}
     assert all(0 <= line["values"][name] <= 1 for name in ("en", "mean_other_exact_match"))

@@ -11,6 +11,8 @@ import pytest
 
 from tests.helpers import sweeping
 from tests.helpers.sweeping import command, finetune, random_run, scores
+from xlingjax.data.labelled.task import find
+from xlingjax.tasks import task_named
 from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows.tasks import cell as cell_training
 
@@ -64,6 +66,20 @@ trained = functools.partial(pytest.raises, pytest.fail.Exception, match="it was 
 )
 def test_the_last_of_several_is_refused_before_the_first_is_trained(more, message, xnli):
     xnli(message, more)
+
+
+def test_rows_of_a_test_set_that_are_trained_on_are_told(start, files, tmp_path, capsys, untrained):
+    data = tmp_path / "data"
+    shutil.copytree(files / "xtreme", data / "xtreme")
+    task = task_named("xtreme/xnli")
+    paths = [find(task, data / "xtreme", *of).paths[0] for of in (("train", "en"), ("test", "de"))]
+    shutil.copy(*paths)
+    with trained():
+        finetune(task.full_name, start, data, tmp_path / "out")
+    told = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert len(told) == 1 and told[0].startswith(
+        f"warning: {paths[1]}: 24 of 24 rows are training examples, too (100.0%): MOST OF THIS"
+    )
 
 
 @pytest.mark.parametrize(
