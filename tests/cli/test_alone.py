@@ -17,7 +17,7 @@ from xlingjax.workflows.files.translate import Partial
 HERE = f"is in use: process {os.getpid()} on "
 WORDS = {
     "vocab": "vocab --mono {other}/x --output {output}",
-    "data clean": "data clean --mono {other}/x --runner none --output {output}",
+    "data clean": "data clean --mono {other}/x --output {output}",
     "encode": "encode {other} --language de --input {other}/x --output {output}",
     "align": "align {other} --stem {other}/x --languages de en --output {output}",
     "mine": "mine {other} --languages de en --files {other}/x {other}/y --output {stem}",

@@ -168,49 +168,26 @@ def test_other_languages_are_left_out(tmp_path):
     assert (tmp_path / "o/mono/de/part-00000.txt").read_text() == f"{german}\n"
 
 
-# --- Beam -----------------------------------------------------------------------------------------
+# --- Several processes ----------------------------------------------------------------------------
 
 
-def test_beam_writes_the_same_bytes(tmp_path):
-    pytest.importorskip("apache_beam")
+def test_two_processes_write_the_same_bytes(tmp_path):
     one = clean(request(tmp_path), quiet)
-    assert clean(request(tmp_path, "beam", runner="Direct"), quiet) == one
-    assert bytes_of(tmp_path / "beam") == bytes_of(tmp_path / "out")
-
-
-@pytest.mark.long
-def test_two_workers_of_beam_write_the_same_bytes_of_real_text(tmp_path):
-    pytest.importorskip("apache_beam")
-    data = os.environ.get("XLINGJAX_DATA")
-    if not data:
-        pytest.skip("XLINGJAX_DATA is not set")
-    source = {
-        "mono": (f"{data}/pretrain/mono/sw/wikipedia*", f"{data}/pretrain/mono/ur/wikipedia*"),
-        "parallel": (f"{data}/pretrain/parallel/ntrex_a/en-sw*",),
-    }
-    one = CleanRequest(str(tmp_path / "one"), **source)
-    two = CleanRequest(str(tmp_path / "two"), **source, runner="Direct", workers=2)
-    texts = clean(one, quiet)
-    assert clean(two, quiet) == texts
-    assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "one")
-    # Few lines of text that people have cleaned already are left out.
-    assert 0.95 < texts["sw"]["out"] / texts["sw"]["sentences"] < 1
-    assert check(str(tmp_path / "one/mono"), str(tmp_path / "one/parallel")).errors == 0
+    assert clean(request(tmp_path, "two", processes=2), quiet) == one
+    assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "out")
 
 
 # --- Interrupted ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("runner", ["none", pytest.param("Direct", marks=pytest.mark.long)])
-def test_a_killed_cleaning_goes_on(tmp_path, runner):
-    if runner == "Direct":
-        pytest.importorskip("apache_beam")
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_killed_cleaning_goes_on(tmp_path, processes):
     for number in range(40):
         lines = [
             f"Satz {chr(97 + number % 26)}{chr(97 + line % 26)} {line}." for line in range(900)
         ]
         write(tmp_path / f"mono/de/{number:02d}.txt", "\n".join(lines))
-    command = [sys.executable, "-m", "xlingjax", "data", "clean", "--runner", runner]
+    command = [sys.executable, "-m", "xlingjax", "data", "clean", "--processes", str(processes)]
     command += ["--mono", str(tmp_path / "mono"), "--near", "none", "--output"]
     killed = tmp_path / "killed"
     process = subprocess.Popen(
@@ -226,10 +203,9 @@ def test_a_killed_cleaning_goes_on(tmp_path, runner):
     finished = {path.name: path.stat().st_mtime_ns for path in lines.glob("*.json")}
     assert 3 <= len(finished) < 40
     # The finished files are there in the middle of the second start too, as they were.
-    again = CleanRequest(str(killed), mono=(str(tmp_path / "mono"),), runner=runner)
-    again = CleanRequest(
-        again.output, mono=again.mono, runner=runner, settings=CleanSettings(near=None)
-    )
+    settings = CleanSettings(near=None)
+    mono = (str(tmp_path / "mono"),)
+    again = CleanRequest(str(killed), mono, processes=processes, settings=settings)
     kept = {}
 
     def look(step):
@@ -240,9 +216,7 @@ def test_a_killed_cleaning_goes_on(tmp_path, runner):
 
     clean(again, look)
     assert finished.items() <= kept.items() and len(kept) == 40
-    whole = CleanRequest(
-        str(tmp_path / "whole"), mono=again.mono, settings=CleanSettings(near=None)
-    )
+    whole = CleanRequest(str(tmp_path / "whole"), mono, settings=settings)
     clean(whole, quiet)
     assert bytes_of(killed) == bytes_of(tmp_path / "whole")
 
@@ -266,15 +240,13 @@ def test_a_finished_cleaning_is_not_repeated_and_no_other_goes_there(tmp_path):
 # --- Bad input ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("runner", ["none", "Direct"])
-def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, runner):
-    if runner == "Direct":
-        pytest.importorskip("apache_beam")
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, processes):
     path = tmp_path / "dewiki-1-pages-articles.xml.bz2"
     path.write_bytes(b"nothing")
     text = write(tmp_path / "a/de.txt", "Die Katze.\n")
     words = ["data", "clean", "--wikipedia", str(path), "--mono", str(text)]
-    words += ["--output", str(tmp_path / "out"), "--runner", runner]
+    words += ["--output", str(tmp_path / "out"), "--processes", processes]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {path}: its first bytes are no compressed")
@@ -287,7 +259,6 @@ def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, ru
         (["--mono", "TEXT", "--identify", "lid.176.bin"], "no such file; lid.176.ftz"),
         (["--mono", "xx=TEXT", "--identify", "lid.176.ftz"], "does not know the language 'xx'"),
         (["--mono", "TEXT", "--length", "5"], "'5' is not MIN,MAX"),
-        (["--mono", "TEXT", "--runner", "none", "--", "--x=1"], "none of its options (--x=1)"),
         ([], "nothing to clean"),
         (["--wikipedia", "TEXT"], "the name of a dump begins with the code"),
         (["--parallel", "de=TEXT"], "within one language (de=)"),

@@ -167,13 +167,9 @@ def check(args: Namespace) -> int:
 
 
 def clean(args: Namespace) -> int:
-    from xlingjax.data.beam import NO_RUNNER, has_beam
     from xlingjax.data.clean.settings import CleanSettings
     from xlingjax.workflows.files.clean import CleanRequest, clean, summary
 
-    if args.runner is None:
-        args.runner = "Direct" if has_beam() else NO_RUNNER
-        print(f"--runner {args.runner}")
     fields = dataclasses.fields(CleanSettings)
     settings = CleanSettings(**{field.name: getattr(args, field.name) for field in fields})
     request = CleanRequest(
@@ -182,9 +178,7 @@ def clean(args: Namespace) -> int:
         tuple(args.parallel),
         tuple(args.wikipedia),
         settings,
-        args.runner,
-        args.workers,
-        tuple(args.beam),
+        args.processes,
     )
     print(summary(request, clean(request)))
     return 0
@@ -225,17 +219,6 @@ def _switch(name: str, default: bool, help: str) -> Option:
     return option(f"--{name}", help, action=BooleanOptionalAction, default=default)
 
 
-def _runner(default: str | None, said: str) -> list[Option]:
-    runners = ("none", "Direct", "Flink", "Spark", "Dataflow")
-    which = f"of Apache Beam; none: this machine without it (default: {said})"
-    processes = "processes of --runner Direct (default %(default)s)"
-    return [
-        option("--runner", which, choices=runners, default=default),
-        option("--workers", processes, positive, "N", default=1),
-        option("beam", "Beam's own options: -- --parallelism=8", metavar="-- OPTION", nargs="*"),
-    ]
-
-
 _ALPHA = "languages are drawn by share ** alpha (default %(default)s)"
 CHECK = Verb(
     "check",
@@ -266,7 +249,7 @@ CLEAN = Verb(
             metavar="GLOB",
         ),
         option("--output", "gets mono/, parallel/, report.json", place, "FOLDER", required=True),
-        *_runner(None, "Direct where the extra beam is installed"),
+        option("--processes", "of this machine (default %(default)s)", positive, "N", default=1),
         _switch("characters", True, "NFC, without control characters"),
         _switch("punctuation", False, "Moses' normalisation of punctuation, as in XLM's text"),
         _switch("sentences", True, "one sentence of monolingual text a line"),
@@ -384,7 +367,14 @@ CACHE = Verb(
         *TEXT,
         option("--vocabulary", "the run's", metavar="PATH", required=True),
         option("--processes", "of this machine (default: one a core)", positive, "N"),
-        *_runner("none", "none"),
+        option(
+            "--runner",
+            "of Apache Beam; none: this machine without it (default: none)",
+            choices=("none", "Direct", "Flink", "Spark", "Dataflow"),
+            default="none",
+        ),
+        option("--workers", "processes of --runner Direct (default 1)", positive, "N", default=1),
+        option("beam", "Beam's own options: -- --parallelism=8", metavar="-- OPTION", nargs="*"),
     ],
 )
 DEMO = Verb(

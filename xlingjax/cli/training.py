@@ -414,10 +414,11 @@ def inspect(args: Namespace) -> int:
     if args.pair:
         from xlingjax.workflows.files.attention import attention_of_pair
 
-        if not args.run or not args.languages or args.gin_file or args.overrides:
+        given = args.run and args.languages and args.output
+        if not given or args.gin_file or args.overrides:
             raise UserError(
                 'inspect --pair: a run has its recipe: xlingjax inspect RUN --pair "TEXT" "TEXT"'
-                " --languages de en"
+                " --languages de en --output DIR"
             )
         start(machine_of(args))
         how = {"layer": args.layer, "head": args.head, "reset_positions": args.reset_positions}
@@ -483,7 +484,7 @@ INSPECT = Verb(
             ),
         ),
         option("--rows", "rows shown per objective (%(default)s)", positive, "N", default=2),
-        option("--output", "also write inspect.html here", metavar="DIR"),
+        option("--output", "gets inspect.html; with --pair it must be given", metavar="DIR"),
     ],
     recipe=True,
 )

@@ -23,19 +23,6 @@ RUNNERS = {
 _DIRECT = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
-def has_beam() -> bool:
-    return importlib.util.find_spec("apache_beam") is not None
-
-
-def require_beam(runner: str) -> None:
-    """Raises UserError where the extra is missing."""
-    if not has_beam():
-        raise UserError(
-            f"--runner {runner} needs Apache Beam: `pip install 'xlingjax[beam]'`, or --runner"
-            f" {NO_RUNNER} for one process"
-        )
-
-
 def pipeline_options(runner: str, workers: int = 1, more: Sequence[str] = ()) -> Any:
     """Beam's PipelineOptions of one of `RUNNERS`. workers: processes of `Direct`, which other
     runners take among `more`, Beam's own options ("--parallelism=8"), the last word on each.
@@ -45,7 +32,11 @@ def pipeline_options(runner: str, workers: int = 1, more: Sequence[str] = ()) ->
     if runner not in RUNNERS:
         known = ", ".join([NO_RUNNER, *RUNNERS])
         raise UserError(f"unknown runner {runner!r}: choose from {known}")
-    require_beam(runner)
+    if importlib.util.find_spec("apache_beam") is None:
+        raise UserError(
+            f"--runner {runner} needs Apache Beam: `pip install 'xlingjax[beam]'`, or --runner"
+            f" {NO_RUNNER} for one process"
+        )
     for word in more:
         if not word.startswith("--"):
             raise UserError(

@@ -128,9 +128,6 @@ def alignment_grids(values: Mapping[str, Any]) -> list[Grid]:
     return grids
 
 
-ATTENTION_HEAD = ("text", "piece", "looks most at", "share", "of the other text")
-
-
 def attention_title(of_one: Mapping[str, Any]) -> str:
     """ "de-en, cross-attention, layer 2, mean over heads" """
     words = ["-".join(of_one["languages"]), of_one["use"]]
@@ -138,22 +135,6 @@ def attention_title(of_one: Mapping[str, Any]) -> str:
         head = "mean over heads" if of_one["head"] is None else f"head {of_one['head']}"
         words += [f"layer {of_one['layer']}", head]
     return ", ".join(words)
-
-
-def attention_lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, str, float, float]]:
-    """`ATTENTION_HEAD` of each piece; the last is its share of all the other text's pieces."""
-    pieces = of_one["pieces"]
-    second = of_one["second"]
-    lines = []
-    for row, shares in enumerate(of_one["attention"]):
-        is_second = row >= second
-        most = int(np.argmax(shares))
-        other = shares[:second] if is_second else shares[second:]
-        # Shares are kept rounded, and may sum to a little more.
-        of_other = round(min(sum(other), 1.0), 3)
-        language = of_one["languages"][is_second]
-        lines.append((language, pieces[row], pieces[most], round(shares[most], 3), of_other))
-    return lines
 
 
 def attention_grid(of_one: Mapping[str, Any]) -> Grid:

@@ -1,7 +1,7 @@
-"""The steps of a cleaning over its parts, by one process or by Apache Beam.
+"""The steps of a cleaning over its parts, by one process or several.
 
-Both call the same functions, and what these write depends on their part alone, so both write the
-same bytes. The files between the steps are written whole or not at all, so that one that is there
+What a step writes of a part depends on that alone, so one process and several write the same bytes.
+The files between the steps are written whole or not at all, so that one that is there
 is finished, and a cleaning that was interrupted goes on from it.
 """
 
@@ -20,11 +20,11 @@ from xlingjax.data.clean import duplicates
 from xlingjax.data.clean.lines import Line, clean_lines
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
-from xlingjax.errors import UserError
 from xlingjax.runtime import records
 from xlingjax.runtime.files import replaced, write_json
-from xlingjax.runtime.quiet import as_line, quiet_stderr
+from xlingjax.runtime.quiet import as_line
 from xlingjax.runtime.records import read_npy
+from xlingjax.runtime.workers import in_processes
 
 Numbered = tuple[int, Line]  # a line, and its number in the part from 0, without ends of documents
 DROPS = ("exact", "near")  # steps that leave files of the lines that they leave out, in their order
@@ -32,11 +32,11 @@ DROPS = ("exact", "near")  # steps that leave files of the lines that they leave
 
 @dataclass(frozen=True)
 class Work:
-    """The folder of a cleaning, and who works. options: Beam's; None: this process alone."""
+    """The folder of a cleaning, and how many processes work."""
 
     output: Path
     settings: CleanSettings
-    options: Any = None
+    processes: int = 1
 
     @property
     def folder(self) -> Path:
@@ -81,37 +81,13 @@ class Work:
                 yield from ([line] for line in document)
 
     def each(self, function: Callable[[Work, Part], None], parts: Sequence[Part]) -> None:
-        """`function` of every part. Raises UserError: the first of those that it raised."""
-        if self.options is None:
-            for part in parts:
-                function(self, part)
-            return
-        # It warns of clients of Google's that nothing here needs.
-        with quiet_stderr():
-            import apache_beam as beam
-
-            with beam.Pipeline(options=self.options) as pipeline:
-                _ = (
-                    pipeline
-                    | beam.Create(list(parts))
-                    # Else one worker would get all parts.
-                    | beam.Reshuffle()
-                    | beam.Map(functools.partial(_keep_error, self, function))
-                )
+        """`function` of every part; it leaves alone what is finished. Raises UserError: the first
+        of those that it raised."""
+        if self.processes > 1 and len(parts) > 1:
+            calls = [(part.name, functools.partial(function, self, part)) for part in parts]
+            in_processes(calls, self.processes)
         for part in parts:
-            path = self.file("errors", part.number, ".txt")
-            if path.exists():
-                message = path.read_text(encoding="utf-8")
-                path.unlink()
-                raise UserError(message)
-
-
-def _keep_error(work: Work, function: Callable[[Work, Part], None], part: Part) -> None:
-    """Leave an error in a file: Beam would wrap it in a traceback, and start the part again."""
-    try:
-        function(work, part)
-    except (UserError, OSError) as error:
-        _write_whole(work.file("errors", part.number, ".txt"), [str(error).encode()])
+            function(self, part)
 
 
 def run_steps(work: Work, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
@@ -155,6 +131,8 @@ def _write_keys(work: Work, part: Part) -> None:
 def _write_signatures(work: Work, part: Part) -> None:
     """Those of its units, behind the numbers of the first and last line of each."""
     path = work.file("signatures", part.number, ".npy")
+    if path.exists():
+        return
     if path.exists():
         return
     rows = []

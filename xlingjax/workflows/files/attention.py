@@ -1,4 +1,4 @@
-"""Whom each piece of a pair attends to in a trained model, on the terminal and in pictures."""
+"""Whom each piece of a pair attends to in a trained model, in pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.run import open_run
 from xlingjax.report import html, pictures
-from xlingjax.report.inspector import print_table, write_page
+from xlingjax.report.inspector import write_page
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import language_of
 
@@ -24,17 +24,11 @@ def attention_of_pair(
     layer: int | None = None,
     head: int | None = None,
     reset_positions: bool | None = None,
-    output: str | None = None,
-    console: Any = None,
+    output: str,
 ) -> list[dict[str, Any]]:
-    """Prints the maps of a pair (see `maps_of`), and writes their page to folder `output`
-    where it is given; returns them. reset_positions: None, as the run was trained.
-    console: a rich Console; None makes one. Raises UserError for a text of no piece, and one too
-    long for the model."""
-    from rich.console import Console
-
-    if console is None:
-        console = Console()
+    """Writes the page of the maps of a pair (see `maps_of`) to folder `output`, and returns them.
+    reset_positions: None, as the run was trained. Raises UserError for a text of no piece, and one
+    too long for the model."""
     texts = [" ".join(text.split()) for text in pair]
     trained = open_run(run)
     model, vocabulary = trained.model, trained.vocabulary
@@ -68,13 +62,9 @@ def attention_of_pair(
         reset_positions=reset_positions,
     )
     for note in {note for _, note in known if note}:
-        console.print(note.removeprefix("; "), markup=False)
-    for of_one in maps:
-        title, lines = pictures.attention_title(of_one), pictures.attention_lines(of_one)
-        print_table(console, title, pictures.ATTENTION_HEAD, lines)
-    if output:
-        body = html.part("sections", "attention", list(map(pictures.attention_grid, maps)))
-        page = html.section("attention", run, body)
-        write_page(Path(output), "Attention of a pair", [page])
-        console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
+        print(note.removeprefix("; "))
+    body = html.part("sections", "attention", list(map(pictures.attention_grid, maps)))
+    page = html.section("attention", run, body)
+    write_page(Path(output), "Attention of a pair", [page])
+    print(f"wrote {Path(output) / 'inspect.html'}")
     return maps

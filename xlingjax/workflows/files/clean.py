@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas
 
-from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.clean.models import PACKAGED, identifier
 from xlingjax.data.clean.parts import Part, find_parts
 from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
@@ -39,9 +38,7 @@ class CleanRequest:
     parallel: tuple[str, ...] = ()
     wikipedia: tuple[str, ...] = ()
     settings: CleanSettings = CleanSettings()
-    runner: str = "none"
-    workers: int = 1
-    beam: tuple[str, ...] = ()  # Beam's own options
+    processes: int = 1
 
 
 def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
@@ -51,17 +48,9 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
     Raises UserError, before anything is read: no or unreadable input, a package that a step needs,
     a language that a step does not know, an output of another cleaning.
     """
-    options = None
-    if request.runner != NO_RUNNER:
-        options = pipeline_options(request.runner, request.workers, request.beam)
-    elif request.beam:
-        raise UserError(
-            f"--runner {NO_RUNNER} is one process without Beam, and has none of its options"
-            f" ({request.beam[0]})"
-        )
     parts = find_parts(request.mono, request.parallel, request.wikipedia)
     _require_steps(request.settings, parts)
-    work = Work(Path(request.output), request.settings, options)
+    work = Work(Path(request.output), request.settings, request.processes)
     made_of = _made_of(request.settings, parts)
     report = work.output / "report.json"
     if report.exists():
