@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny_run
+from xlingjax.errors import UserError
 from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.evaluator import Evaluator
@@ -143,7 +144,7 @@ def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp
     assert len(tiny_run.lines(tmp_path / "stopped", "evaluations.jsonl")) == 1
     run("stopped")
     for step in (6, 9):
-        with pytest.raises(RuntimeError, match="out of memory"):
+        with pytest.raises(UserError, match="out of memory"):
             run("failed", fails=[step])
     assert not (tmp_path / "failed/result.json").exists()
     run("failed")
