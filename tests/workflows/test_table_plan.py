@@ -172,7 +172,7 @@ def test_a_smoked_table_is_the_same_jobs_of_a_few_steps(start, files, tmp_path):
     # Four rows at least, which three devices share out.
     assert {(one.batch, one.steps, one.times) for one in plan.trainings} == {(6, 8, 1)}
     jobs = {job.name: job for job in table.jobs(files / "xtreme", tmp_path / "out")}
-    assert "xtreme/xnli[:16]" in jobs["base, xnli"].line
+    assert "xtreme/xnli[:8]" in jobs["base, xnli"].line
     assert jobs["own, mt: average"].line[-2:] == ["--last", "2"]
     models = {}
     for name in ("own", "base"):

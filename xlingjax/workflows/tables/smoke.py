@@ -8,7 +8,7 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.workflows.tables.table import Row, Table, kind_of
 
 SMALL = "runs/smoke.gin"
-ROWS = 16  # of each set of a benchmark
+ROWS = 8  # of each set of a benchmark
 BATCH = 4
 WIDTHS = ("model.dim=32", "model.heads=2", "model.ffn=64")  # of what starts from random weights
 STARTS = ("INIT_FROM", "INIT_ENCODER", "INIT_DECODER", "INIT_EMBEDDINGS")
