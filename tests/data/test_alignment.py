@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.files import write
 from xlingjax.data.check import check, language
-from xlingjax.data.check.alignment import OFFSETS, _links, _occurrences, misaligned, words_of
+from xlingjax.data.check.alignment import OFFSETS, _links, _occurrences, misaligned, stems_of
 from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs
 
@@ -75,7 +75,7 @@ def test_exchanged_files_are_told_by_the_other_files_of_their_languages(tmp_path
     assert found.file.endswith("en-sw.en")
 
 
-def test_a_file_of_another_language_is_told_by_the_words_of_the_others(tmp_path):
+def test_a_file_of_another_language_is_told_by_the_stems_of_the_others(tmp_path):
     english, swahili = sentences(300)
     more, other = sentences(200, 1)
     mono = [
@@ -109,12 +109,12 @@ def test_links_by_hand():
     # Each of x, y, z stands three times; at offset 1 "x" and "a" meet always, "y" and "b" too.
     first = ["x", "y", "x", "y", "x", "y", *"qqqqqqqqqqqqqqqqqq"]
     second = ["n", "a", "b", "a", "b", "a", "b", *"rrrrrrrrrrrrrrrrr"]
-    links = _links(*(_occurrences([*map(words_of, side)]) for side in (first, second)))
+    links = _links(*(_occurrences([*map(stems_of, side)]) for side in (first, second)))
     assert links[OFFSETS.index(1)] == 1.0 and links.argmax() == OFFSETS.index(1)
     # At offset 0 "y" meets "a" three times of three, "x" meets "b" twice: too seldom to count.
     assert links[OFFSETS.index(0)] == pytest.approx(2 / 4)
 
 
-def test_words_of_scripts_without_spaces_are_pairs_of_characters():
-    assert words_of("Die Untersuchungen, 42") == ["die", "unters", "42"]
-    assert words_of("他在看书 ok") == ["他在", "在看", "看书", "ok"]
+def test_stems_of_scripts_without_spaces_are_pairs_of_characters():
+    assert stems_of("Die Untersuchungen, 42") == ["die", "unters", "42"]
+    assert stems_of("他在看书 ok") == ["他在", "在看", "看书", "ok"]

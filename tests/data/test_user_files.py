@@ -18,6 +18,7 @@ from xlingjax.data.text import files
 from xlingjax.data.text.files import find_file, read_lines
 from xlingjax.data.text.given import parse_json
 from xlingjax.data.text.sources import find_pairs, find_text, split_patterns
+from xlingjax.data.text.texts import repeated
 from xlingjax.errors import UserError
 from xlingjax.evaluation.alignment import read_gold
 
@@ -200,6 +201,10 @@ def test_one_line_without_end_is_refused_before_it_fills_memory(tmp_path, monkey
     path.write_bytes(gzip.compress(b"kurz\n" + b"x" * 5000))
     with pytest.raises(UserError, match="a.de.txt.gz, line 2: over .* without an end of a line"):
         [*files.read_lines(path)]
+    plain = tmp_path / "a.de.txt"
+    plain.write_bytes(b"kurz\n" + b"x" * 5000)
+    with pytest.raises(UserError, match="line 2: over .* without an end of a line"):
+        [*files.read_lines(plain, files.Part(0, 5005, 1))]
 
 
 def test_words_are_what_spaces_and_tabs_part(tmp_path):
@@ -213,3 +218,16 @@ def test_words_are_what_spaces_and_tabs_part(tmp_path):
     (tmp_path / "tags.txt").write_text("10\u00a0000 NUM\nEuro NOUN\n", encoding="utf-8")
     (sentence,) = Columns(None).sentences(tmp_path / "tags.txt", ["NUM", "NOUN"])
     assert sentence.words == ("10\u00a0000", "Euro")
+
+
+def test_only_a_copy_beside_its_file_is_read_unpacked(tmp_path, monkeypatch):
+    for code in ("de", "en"):
+        (tmp_path / code).mkdir()
+        (tmp_path / code / "news.txt").write_text(f"{code}\n")
+    texts = find_text([str(tmp_path / code) for code in ("de", "en")])
+    monkeypatch.setattr("xlingjax.data.text.texts.pieces_of", None)
+    assert [*repeated(texts)] == []
+    monkeypatch.undo()
+    (tmp_path / "de/news.txt.gz").write_bytes(gzip.compress(b"de\n"))
+    ((copy, first),) = repeated(find_text(str(tmp_path / "de")))
+    assert {copy.name, first.name} == {"news.txt", "news.txt.gz"}

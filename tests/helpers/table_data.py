@@ -13,11 +13,13 @@ from xlingjax.data.labelled.task import read
 from xlingjax.tasks import task_named
 
 LANGUAGES = ("de", "en", "ru")
+WRITTEN = ("de", "en", "es", "fr", "it", "pt", "ru", "zh")  # by encoders with a decoder
 RUNS = {
     "base": {},
+    "xlm": {"layers": 6},
     "large": {"layers": 24},
     "veco": {"layers": 24, "cross_attention": True},
-    "xdae": {"decoder_layers": 1, "language_tokens": 8},
+    "xdae": {"decoder_layers": 1, "language_tokens": len(WRITTEN)},
     "xfnp": {"decoder_layers": 1, "streams": 2},
 }
 OF_TEXT = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ne", "nl", "ro", "ru", "sw", "th", "tr")
@@ -49,7 +51,8 @@ def write(root: Path) -> dict[str, str]:
     found = {"data": str(data), "text": str(text)}
     for name, changes in RUNS.items():
         (root / name).mkdir()
-        run = random_run(root / name, told, languages=LANGUAGES, **{**ROOM, **changes})
+        languages = WRITTEN if "decoder_layers" in changes else LANGUAGES
+        run = random_run(root / name, told, languages=languages, **{**ROOM, **changes})
         found[name] = str(run)
     return found
 
@@ -154,7 +157,7 @@ def macros(name: str, found: dict[str, str]) -> list[str]:
         "NEGATIVES": f"{text}/negatives/*",
         "VOCABULARY": found["base"],
         "INIT_FROM": found["base"],
-        "XLM_RUN": found["base"],
+        "XLM_RUN": found["xlm"],
         "XLMR_RUN": found["large"],
         "VECO_RUN": found["veco"],
         "IWSLT": f"{text}/pairs/de-en.*",

@@ -10,7 +10,7 @@ from xlingjax.config.evaluators import Files
 from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_whole
-from xlingjax.model.config import MOST, ModelConfig, preset
+from xlingjax.model.config import MOST, PRESETS, ModelConfig, preset
 from xlingjax.training.run_record import model_of, run_and_checkpoint
 
 
@@ -43,7 +43,8 @@ def model(
     require_whole({"layers": layers}, f"[1, {MOST['layers']}]", "layers", f"model {name}: ")
     if run:
         base = model_of(run)
-    elif (run_and_checkpoint(name)[0] / "run.json").is_file():
+    # A preset's name means the preset, whatever folder lies there.
+    elif name not in PRESETS and (run_and_checkpoint(name)[0] / "run.json").is_file():
         base = model_of(name).replace(**_ENCODER)
     else:
         base = preset(name)

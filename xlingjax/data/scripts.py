@@ -48,6 +48,11 @@ def is_unspaced(code: str) -> bool:
     return language_of(code).maximize().script in _UNSPACED
 
 
+def ranges(*scripts: str) -> str:
+    """Their letters, as within the brackets of a regular expression."""
+    return "".join(_RANGES[script] for script in scripts)
+
+
 def letters_in(script: str, text: str) -> int:
     """How many letters of `script` the text has."""
     return len(_PATTERNS[script].findall(text))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.scripts import ranges
 from xlingjax.data.store.tokenise import BlockText
 
 OFFSETS = range(-3, 4)
@@ -26,11 +27,11 @@ TIMES = 1.4  # how many times the other offsets' links an offset must have
 STEM = 6  # characters of a word that count, so that its inflections are one word
 RARE = 3  # lines that a word, or two words together, must occur in
 ENOUGH = 30  # words a side, at least, to say of a window that it holds no translations
-_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_UNSPACED = ranges("Han", "Thai", "Lao", "Myanmar", "Khmer")
 _WORDS = re.compile(rf"([{_UNSPACED}]+)|[^\W{_UNSPACED}]+")
 
 
-def words_of(line: str) -> list[str]:
+def stems_of(line: str) -> list[str]:
     """The beginnings of its words, in scripts without spaces every two characters."""
     words = []
     for found in _WORDS.finditer(line.casefold()):
@@ -92,7 +93,7 @@ def windows_of_lines(first: Sequence[str], second: Sequence[str]) -> Iterator[Wi
     """Of aligned lines, as many as are looked at."""
     for begin in _begins(len(first)):
         of_window = slice(begin, begin + WINDOW)
-        yield begin + 1, [*map(words_of, first[of_window])], [*map(words_of, second[of_window])]
+        yield begin + 1, [*map(stems_of, first[of_window])], [*map(stems_of, second[of_window])]
 
 
 def windows_of_text(text: BlockText, most: int = WINDOWS) -> Iterator[Window]:

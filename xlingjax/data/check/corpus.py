@@ -138,7 +138,7 @@ def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Find
         what = f"{what} (`xlingjax data clean` repairs it)"
         _add_share(findings, "garbled", text.path, found, len(numbered), what)
     lines = [line for _, line in numbered]
-    findings.words[text] = language.words_in(lines)
+    findings.words[text] = language.stems_in(lines)
     if other := language.identified(lines, text.language):
         message = f"most lines are in {other}, and not in {text.language}"
         findings.add("warning", text.path, None, message)

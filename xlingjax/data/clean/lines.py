@@ -20,7 +20,7 @@ from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.clean.wikipedia import articles
 from xlingjax.data.languages import base_language
-from xlingjax.data.scripts import letters_in, script_of_language
+from xlingjax.data.scripts import letters_in, ranges, script_of_language
 from xlingjax.runtime.packages import package
 
 Line = tuple[str, ...]  # its sides: one of text, two of a pair. All empty: a document ends.
@@ -34,8 +34,8 @@ _UNSEEN = re.compile(
 # What replaces bytes that a program could not decode.
 _REPLACEMENT = "\ufffd"
 # Written without spaces between words.
-_SINGLE = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+")
+_SINGLE = re.compile(f"[{ranges('Han')}]")
+_UNSPACED = re.compile(f"[{ranges('Thai', 'Lao', 'Myanmar', 'Khmer')}]+")
 _LETTERS_A_WORD = 5
 
 

@@ -254,7 +254,7 @@ def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
     left = part.end - part.begin
     number = part.line
     while left > 0:
-        raw = file.readline()
+        raw = file.readline(LONGEST_LINE)
         yield number, raw
         left -= len(raw)
         number += 1

@@ -141,7 +141,7 @@ def repeated(files: Sequence[Text | Pair]) -> Iterator[tuple[Path, Path]]:
     """(a file, an earlier one in the same languages with the same text in it): copies, one file
     compressed beside itself, pairs named in both directions. Each counts, and is drawn."""
     paths = {side.path for file in files for side in file.sides}
-    names = Counter(map(plain_name, paths))
+    names = Counter(map(_unpacked, paths))
     seen: dict[Any, Text | Pair] = {}
     for file in files:
         key = [(side.language, side.column, _content(side.path, names)) for side in file.sides]
@@ -150,9 +150,13 @@ def repeated(files: Sequence[Text | Pair]) -> Iterator[tuple[Path, Path]]:
             yield file.sides[0].path, first.sides[0].path
 
 
-def _content(path: Path, names: Counter[str]) -> str:
-    """A hash of what is in a file; only beside others of its name is it read unpacked for that."""
-    if names[plain_name(path)] < 2:
+def _unpacked(path: Path) -> Path:
+    return path.with_name(plain_name(path))
+
+
+def _content(path: Path, names: Counter[Path]) -> str:
+    """A hash of what is in a file; only beside its own compressed copy is it read unpacked."""
+    if names[_unpacked(path)] < 2:
         return content_hash(path)
     with open_bytes(path) as file:
         digest = hashlib.sha256()
