@@ -393,7 +393,7 @@ class TextBatches:
         self._seed = seed
         self._batch = batch
         self._first, self._count = rows_of_host
-        self._together = max(1, ROWS_TOGETHER // self._count)
+        self._together = max(1, ROWS_TOGETHER // batch)
         self._group: tuple[int, Arrays] = (-1, {})
         self._reading = threading.Lock()
 

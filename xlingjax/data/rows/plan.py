@@ -432,8 +432,8 @@ def opened_block(folder: Path, number: int, arrays: tuple[str, ...]) -> BlockRow
     return BlockRows(**{name: read(folder, f"{number:05}.{name}") for name in arrays})
 
 
-# Of this process: objectives of a run read the same text.
-opened_ids = functools.lru_cache(OPEN_BLOCKS)(functools.partial(read, name="ids"))
+# Of this process: objectives of a run read the same text, whose pairs have two sides.
+opened_ids = functools.lru_cache(2 * OPEN_BLOCKS)(functools.partial(read, name="ids"))
 
 
 @dataclass(frozen=True)
