@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.config.gin_files import gin_folder
 from xlingjax.config.recipe import Recipe, bindings, read_part, read_recipe
 from xlingjax.data.text.sources import split_list
 from xlingjax.model.config import ModelConfig, preset
-from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.tasks import task_named
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
 from xlingjax.workflows.tables.jobs import SWEEP, TRAINED_BY_RECIPE, TableJob

@@ -59,7 +59,7 @@ def test_warm_up_as_a_share_of_the_steps():
     shared = OptimizerConfig(schedule="linear", warmup_share=0.1)
     counted = OptimizerConfig(schedule="linear", warmup_steps=12)
     assert (shared.warmup(120), shared.warmup(64), counted.warmup(120)) == (12, 6, 12)
-    rates = [learning_rate_schedule(one, 120, np)(np.arange(121)) for one in (shared, counted)]
+    rates = [learning_rate_schedule(one, 120)(np.arange(121)) for one in (shared, counted)]
     np.testing.assert_array_equal(*rates)
 
 

@@ -327,6 +327,6 @@ def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
     rows = {"one": ROW, "two": ROW | {"encoders": "large"}, "bad": ROW, "three": ROW}
     with pytest.raises(UserError, match="table: e, bad ended with status 2"):
         run.run(Table(rows, {"e": "r"}), "data", "out", ["--platform", "cpu"], said.append)
-    shared = "--platform cpu --worker leave"
+    shared = "--platform cpu --leave"
     assert commands() == [f"one {shared}", f"bad {shared}"]
     assert said[0] == "left out, since ENCODERS does not name large: two"

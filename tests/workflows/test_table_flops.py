@@ -8,64 +8,60 @@ import pytest
 
 from benchmarks import table_hours
 from benchmarks.cost import Pass, step_flops
+from benchmarks.flops import decoder_flops_per_token, flops_per_token
 from tests.helpers import tiny
 from xlingjax.config import gin_files
 from xlingjax.config.recipe import read_recipe
-from xlingjax.errors import UserError
 from xlingjax.model.config import preset
-from xlingjax.model.flops import flops_per_token
-from xlingjax.objectives.base import Objective
 from xlingjax.training.schedule import turns
 from xlingjax.workflows.tables import flops as table_flops
 
 CONFIG = preset("tiny", vocab_size=4096)
 """As many rows as pieces: `benchmarks.cost` counts those that fill the table too."""
 ROWS, LENGTH, SLOTS, PLACES = 4, 64, 10, 8
-SHAPES = {"masked_positions": (ROWS, SLOTS), "pseudo_positions": (ROWS, PLACES)}
+SLOT = {"cross_attention": True}
 
 
-def counted(name, **options):
+def counted(name, config=CONFIG, **options):
     objective = tiny.objective(name)
     if options:
         objective = type(objective)(**options)
-    shapes = {field: SHAPES.get(field, (ROWS, LENGTH)) for field in objective.reads}
-    return table_flops.step_flops(objective, CONFIG, shapes)
+    shapes = {}
+    for field in objective.reads:
+        count = {"masked": SLOTS, "pseudo": PLACES}.get(field.partition("_")[0], LENGTH)
+        shapes[field] = (ROWS, count)
+    if "labels" in shapes:
+        shapes["labels"] = shapes["example_weights"] = (ROWS,)
+    return table_flops.step_flops(objective, config, shapes)
 
 
 @pytest.mark.parametrize(
-    "name, options, passes, mixtures",
+    "name, options, parts, passes",
     [
-        ("mlm", {}, [Pass(SLOTS)], False),
-        ("btmlm", {}, [Pass(PLACES, "none"), Pass(SLOTS)], False),
-        ("clwr", {}, [Pass(LENGTH)], True),
-        ("veco", {"tlm": False}, [Pass(SLOTS), Pass(SLOTS, plugged_in=True)], False),
-        ("veco", {"tlm": True}, [Pass(SLOTS), Pass(SLOTS), Pass(SLOTS, plugged_in=True)], False),
+        ("mlm", {}, {}, [Pass(SLOTS)]),
+        ("mlm", {"chunk": 8}, {"remat": "full", "layers": 3}, [Pass(SLOTS)]),
+        ("clm", {}, {}, [Pass(LENGTH)]),
+        ("btmlm", {}, {}, [Pass(PLACES, "none"), Pass(SLOTS)]),
+        ("clwr", {}, {"word_recovery": True}, [Pass(LENGTH)]),
+        ("veco", {"tlm": False}, SLOT, [Pass(SLOTS), Pass(SLOTS, plugged_in=True)]),
+        ("veco", {"tlm": True}, SLOT, [Pass(SLOTS)] * 2 + [Pass(SLOTS, plugged_in=True)]),
     ],
 )
-def test_several_passes_are_those_that_xla_computes(name, options, passes, mixtures):
-    """`step_flops` is compared with XLA's own count in tests/test_benchmarks.py."""
-    expected = step_flops(CONFIG, ROWS, LENGTH, passes, mixtures)
-    assert counted(name, **options) == pytest.approx(expected)
+def test_a_step_is_the_products_of_its_passes(name, options, parts, passes):
+    """Without what is computed again. XLA's own count is set beside `benchmarks.cost` in
+    tests/test_benchmarks.py."""
+    config = CONFIG.replace(**parts)
+    expected = step_flops(config, ROWS, LENGTH, passes, mixtures="word_recovery" in parts)
+    assert counted(name, config, **options) == pytest.approx(expected, rel=0.02)
 
 
-def test_back_translation_writes_forward_and_learns():
-    objective = tiny.objective("back_translation")
-    shapes = {field: (8, 32) for field in objective.reads}
-    learnt = table_flops.step_flops(tiny.objective("translation"), CONFIG, shapes)
-    # Forward is one of three.
-    assert table_flops.step_flops(objective, CONFIG, shapes) == pytest.approx(learnt * (1 + 1 / 3))
-
-
-class Own(Objective):
-    name = "own"
-    reads = ("input_ids",)
-
-    coefficients = attention = loss = weights = None
-
-
-def test_an_objective_of_a_users_own_is_not_guessed():
-    with pytest.raises(UserError, match="objective own: its floating-point operations"):
-        table_flops.step_flops(Own(), CONFIG, {"input_ids": (2, 8)})
+def test_a_decoder_is_six_per_matrix_weight_plus_attention():
+    config = CONFIG.replace(decoder_layers=2)
+    per_token = decoder_flops_per_token(config, LENGTH, LENGTH)
+    # Scores of the decoder's own half that no token sees are computed, too.
+    unseen = 3 * 2 * 2 * LENGTH * config.dim / 2
+    expected = 2 * ROWS * LENGTH * (per_token + unseen)
+    assert counted("translation", config) == pytest.approx(expected, rel=1e-3)
 
 
 def run_of(name, weight):
@@ -105,7 +101,7 @@ def test_a_training_by_hand():
     found = table_flops.training_flops(recipe)
     tokens = 1_500_000 * 8_192 * 512
     per_token = flops_per_token(recipe.bound["model"], 512, 77 / 512)
-    assert found == pytest.approx(tokens * per_token, rel=1e-12)
+    assert found == pytest.approx(tokens * per_token, rel=1e-3)
     # 6 x parameters of the layers (85 M) and of the predictions' share of the head (193 M), and
     # attention.
     layers = 12 * (4 * 768**2 + 2 * 768 * 3072)

@@ -1,12 +1,8 @@
-"""The options that say which machine a verb runs on, alone or as several commands, and what is done
-about them before JAX starts."""
+"""The options that say which machine a verb runs on, and what they do before JAX starts."""
 
-import argparse
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Sequence
-from typing import Any
 
 from xlingjax.cli.types import count, positive
 from xlingjax.cli.verb import option
@@ -27,11 +23,6 @@ PROCESSES = (
     ),
     option("--num_processes", "of all hosts together", count, "N", default=0),
     option("--process_id", "of this one, from 0", count, "I", default=-1),
-)
-JOBS = (
-    option("--jobs", "side by side, each on its part of the devices (default 1)", positive, "N"),
-    # Of a command that another one started: no card; whether it waits for others' work.
-    option("--worker", argparse.SUPPRESS, choices=("wait", "leave")),
 )
 
 
@@ -75,34 +66,3 @@ def machine_words(args: Namespace) -> list[str]:
     if getattr(args, "trust", False):
         words.append("--trust")
     return words
-
-
-# ---- --jobs: one command as several that share its work, each on its part of the devices ---------
-
-
-def groups_of(args: Namespace) -> list[Any]:
-    """The devices of each of --jobs commands; none where this does the work. Raises UserError."""
-    from xlingjax.runtime.machine import slurm_tasks
-    from xlingjax.workflows.side_by_side import device_groups
-
-    if (args.jobs or 1) == 1:
-        return []
-    several = getattr(args, "num_processes", 0) or os.environ.get("XLINGJAX_NUM_PROCESSES")
-    if several or slurm_tasks() > 1:
-        raise UserError(
-            f"--jobs {args.jobs}: several processes are one training (--num_processes), which has"
-            " none beside it; leave it out"
-        )
-    groups = device_groups(args.jobs, args.platform, args.devices)
-    # This process only starts the others, and leaves them the devices.
-    args.platform = "cpu"
-    return groups
-
-
-def run_beside(args: Namespace, groups: Sequence[Any]) -> int:
-    """Run this command once for each group. Raises UserError and Stopped, see `run_groups`."""
-    from xlingjax.workflows.side_by_side import run_groups
-
-    # What stands last counts, wherever the options were.
-    words = [*args.words, "--jobs", "1", "--worker", "wait"]
-    return run_groups(args.name, words, groups)

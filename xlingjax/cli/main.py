@@ -81,7 +81,6 @@ def run(argv: Sequence[str]) -> int:
     if overrides and not args.verb.recipe:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides
-    args.words = [*argv]
     # Before the verb imports what starts JAX.
     prepare_machine(args)
     with trusting(getattr(args, "trust", False)):

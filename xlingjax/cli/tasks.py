@@ -1,17 +1,18 @@
 """`finetune --task`, `evaluate --suite` and `evaluate --mixture`: the tasks of benchmarks."""
 
+import argparse
 import functools
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.cli.machine import JOBS, groups_of, machine_of, run_beside
+from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import option, require_unread, workdir_of
 from xlingjax.errors import UserError
 
-OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid", "jobs", "worker")
+OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid", "leave")
 _OF_MIXTURES = ("split", "follow", "patience", "labels")
 OF_SUITES = (*OF_TASKS, *_OF_MIXTURES, "tasks", "layer", "pooling", "prefix")
 
@@ -32,7 +33,8 @@ SWEEP = (
     ),
     option("--seeds", "trainings of each setting (default 1)", positive, "N"),
     option("--grid", "settings to try, the best chosen on dev", nargs="+", metavar="MACRO=A,B"),
-    *JOBS,
+    # Of a table's sweep: it leaves cells that others are at, and prints no card.
+    option("--leave", argparse.SUPPRESS, bool, default=None),
     option("--allow-missing", "go on without files that lack", bool),
 )
 
@@ -133,7 +135,6 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.workflows.tasks.strategies import Unsuited
     from xlingjax.workflows.tasks.sweep import check, run
 
-    groups = groups_of(args)
     machine = machine_of(args)
     start(machine)
     source = workdir_of(args.run)
@@ -151,14 +152,13 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
         failed[name] = None
 
     # All are checked before the first one trains.
-    devices = groups[0].devices if groups else None
     requests: dict[Any, list[Any]] = {task: [] for task in tasks}
     for task in tasks:
         strategies = args.strategy or ["transfer"]
         for strategy in strategies if task.kind in TRAINED else ():
             request = _request(args, task, source, strategy, beside)
             try:
-                check(request, devices=devices)
+                check(request)
                 requests[task].append(request)
             except UserError as error:
                 # Of a single task a strategy that is none for it is a fault.
@@ -173,21 +173,18 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
             return measure(_measurement(args, source, task.suite, [name]))
         left = 0
         for request in requests[task]:
-            status = run(request, machine, wait=args.worker != "leave")
+            status = run(request, machine, wait=not args.leave)
             # The machine wants it to stop, and would stop the next sweep as well.
             if status not in (0, AT_WORK):
                 return status
             left = left or status
         return left
 
-    if groups:
-        status = run_beside(args, groups)
-    else:
-        jobs = [Call(task.full_name, functools.partial(measure_or_train, task)) for task in tasks]
-        status = run_all(jobs, on_error=note, wait=False)
+    jobs = [Call(task.full_name, functools.partial(measure_or_train, task)) for task in tasks]
+    status = run_all(jobs, on_error=note, wait=False)
     if status:
         return status
-    if not args.worker:
+    if not args.leave:
         print(show(args.output))
     if failed:
         raise UserError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.cli import tasks
-from xlingjax.cli.machine import JOBS, PROCESSES, groups_of, machine_of, machine_words, run_beside
+from xlingjax.cli.machine import PROCESSES, machine_of, machine_words
 from xlingjax.cli.types import above_zero, place, positive
 from xlingjax.cli.verb import (
     CARD,
@@ -116,8 +116,7 @@ BAKEOFF = Verb(
 def table(args: Namespace) -> int:
     from xlingjax.config.gin_files import find_gin, gin_folder
     from xlingjax.config.recipe import read_part
-    from xlingjax.runtime.machine import require_platform
-    from xlingjax.workflows.side_by_side import devices_here
+    from xlingjax.runtime.machine import devices_found, require_platform
     from xlingjax.workflows.tables import dry_run
     from xlingjax.workflows.tables.page import show
     from xlingjax.workflows.tables.run import run as run_table
@@ -130,33 +129,22 @@ def table(args: Namespace) -> int:
             known = sorted(path.stem for path in gin_folder().glob("recipes/tables/*.gin"))
             raise UserError(f"table {args.table}: there are {', '.join(known)}; or give --gin_file")
         args.gin_file = [str(file), *args.gin_file]
-    words = machine_words(args)
-    devices = devices_here(args.platform, args.devices)
-    groups = groups_of(args)
+    devices = args.devices or devices_found(args.platform)
     # This process plans and starts others, which have the devices.
     require_platform("cpu")
     config = read_part("table", Table, args.gin_file, args.overrides)
     if args.allow_missing:
         config = dataclasses.replace(config, allow_missing=True)
-    if groups:
-        devices = groups[0].devices
     if args.smoke:
         config = smoked(config, devices)
         # Beside what the table itself writes, whose settings are others.
         args.output = str(Path(args.output) / "smoke")
-    if not args.worker:
-        plan = dry_run.planned(config, args.data, args.output, devices)
-        if args.dry_run:
-            return dry_run.show(plan)
-        plan.require_sound()
-    if groups:
-        status = run_beside(args, groups)
-        if status:
-            return status
-    else:
-        run_table(config, args.data, args.output, words)
-    if not args.worker:
-        print(show(config, args.data, args.output))
+    plan = dry_run.planned(config, args.data, args.output, devices)
+    if args.dry_run:
+        return dry_run.show(plan)
+    plan.require_sound()
+    run_table(config, args.data, args.output, machine_words(args))
+    print(show(config, args.data, args.output))
     return 0
 
 
@@ -184,7 +172,6 @@ TABLE = Verb(
             bool,
         ),
         option("--allow-missing", "go on without the test sets that are not there", bool),
-        *JOBS,
     ],
     recipe=True,
 )

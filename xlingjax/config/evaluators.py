@@ -141,7 +141,7 @@ def _gold(corpus: Corpus, given: Mapping[str, Any]) -> Any:
     return read_gold(given["gold"], corpus.languages, given["limit"])
 
 
-def _pseudo_languages(corpus: Corpus, given: Any = None) -> Sequence[str]:
+def _pseudo_languages(corpus: Corpus) -> Sequence[str]:
     """Those that pseudo tokens are written in: that the corpus has translations of."""
     found = find_pairs(corpus.parallel) if corpus.parallel else []
     translated = {code for pair in found if pair.translates for code in pair.languages}

@@ -51,7 +51,6 @@ def maps_of(
     layer: int | None = None,
     head: int | None = None,
     reset_positions: bool = False,
-    mesh=None,
 ) -> list[dict[str, Any]]:
     """The maps of each pair, one for each use of attention that the model has: {"use", "languages"
     of both texts, "layer" (None of "word recovery"), "head", "pieces" of both texts, "second", the
@@ -71,8 +70,8 @@ def maps_of(
             raise UserError(
                 f"--{option} {number}: attention of this model has {option}s 1 to {most}"
             )
-    run = compiled(_attention, model, mesh, layer, reset_positions)
-    found = by_row(run, params, rows, len(names), mesh)
+    run = compiled(_attention, model, None, layer, reset_positions)
+    found = by_row(run, params, rows, len(names))
     maps = []
     for row, languages in enumerate(names):
         real = np.flatnonzero(rows["pack_ids"][row] > 0)

@@ -135,16 +135,14 @@ def _rows(
     return {name: values.astype(np.int32) for name, values in fields.items()}
 
 
-def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | None = None) -> Rows:
+def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0) -> Rows:
     """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
     prediction slots that ask for them.
 
-    Never column 0 or padding; `side` 0 or 1: that side alone. Row r draws from (seed, r).
+    Never column 0 or padding. Row r draws from (seed, r).
     """
     chosen_BL = np.zeros(rows["input_ids"].shape, bool)
     allowed_BL = (rows["pack_ids"] > 0) & (np.arange(chosen_BL.shape[1]) > 0)
-    if side is not None:
-        allowed_BL &= rows["sides"] == side
     for row in range(len(chosen_BL)):
         candidates = np.flatnonzero(allowed_BL[row])
         if len(candidates) == 0:

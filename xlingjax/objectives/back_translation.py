@@ -6,11 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.generation import generate
-from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, Shapes
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
 from xlingjax.objectives.translation import Translation, with_decoder
 
 
@@ -25,10 +24,6 @@ class BackTranslation(Translation):
 
     name: str = "back_translation"
     reads = (*INPUTS, *DECODER_FIELDS, "special_ids", "edge_ids", "pivot_languages")
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        # How many tokens the first pass writes is not known beforehand.
-        return None
 
     def predictions(
         self,

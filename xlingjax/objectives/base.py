@@ -9,9 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.flops import flops_per_token
 from xlingjax.model.masks import Mask, bidirectional, same_side
 from xlingjax.objectives.losses import cross_entropy, gather_positions
 from xlingjax.objectives.ramp import Ramp
@@ -20,7 +18,6 @@ Array = jax.Array
 Batch = Mapping[str, Array]
 Params = dict[str, Any]
 Head = Callable[[Params, Array], tuple[Array, Array, Array]]  # as `Encoder.vocab_head`
-Shapes = Mapping[str, tuple[int, ...]]
 
 INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
 SLOTS = ("masked_positions", "masked_targets", "masked_weights")
@@ -136,11 +133,6 @@ class Objective(abc.ABC):
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
 
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        """Useful floating-point operations per token of a step (`model/flops.py`), from the shapes
-        of the fields that it reads. None: it takes more than one pass, and is not counted."""
-        return None
-
 
 class TokenObjective(Objective):
     """The loss of objectives that predict tokens: cross-entropy of every term's predictions,
@@ -212,10 +204,6 @@ class LabelObjective(Objective):
         )
         return Loss({self.name: (found.loss_T * found.weights_T).sum()}, metrics)
 
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        """One pass that predicts no words."""
-        return flops_per_token(config, shapes["input_ids"][1], 0.0)
-
 
 def first_language(batch: Batch) -> Array:
     """[B]: the language of each row's first token."""
@@ -237,13 +225,6 @@ def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predicti
         batch["masked_weights"][:, slots],
         jnp.take_along_axis(batch["language_ids"], columns_BM, axis=1),
     )
-
-
-def flops_at_slots(config: ModelConfig, shapes: Shapes) -> float:
-    """`flops_per_token` of one pass with a prediction at every slot."""
-    # The head runs at all slots, the unused ones too: shapes are fixed.
-    length = shapes["input_ids"][1]
-    return flops_per_token(config, length, shapes["masked_positions"][1] / length)
 
 
 def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array) -> Predictions:

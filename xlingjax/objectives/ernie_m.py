@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import require_choice
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import (
     Mask,
@@ -29,10 +28,8 @@ from xlingjax.objectives.base import (
     Batch,
     Params,
     Predictions,
-    Shapes,
     TokenObjective,
     at_slots,
-    flops_at_slots,
     halves,
 )
 from xlingjax.objectives.losses import best_ids, gather_positions
@@ -62,9 +59,6 @@ class CAMLM(TokenObjective):
     @property
     def coefficients(self) -> dict[str, float]:
         return dict.fromkeys(self.terms, 1.0)
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        return flops_at_slots(config, shapes)
 
     def attention(self) -> Mask:
         if self.own_masks == "all":

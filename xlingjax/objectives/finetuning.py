@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional
 from xlingjax.objectives.base import (
@@ -19,7 +18,6 @@ from xlingjax.objectives.base import (
     Judged,
     LabelObjective,
     Params,
-    Shapes,
     first_language,
 )
 from xlingjax.objectives.translation import with_decoder
@@ -81,13 +79,6 @@ class Classification(LabelObjective):
     @property
     def name(self) -> str:
         return f"classification_{self.task}" if self.task else "classification"
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        if config.classifier == "decoder":
-            # Each token is read twice, and no word is predicted.
-            length = shapes["input_ids"][1]
-            return 2 * decoder_flops_per_token(config, length, length, 0.0)
-        return super().flops_per_token(config, shapes)
 
     def attention(self) -> Mask:
         if self.apart:

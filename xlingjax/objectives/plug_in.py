@@ -6,7 +6,6 @@ import dataclasses
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, own_side, partner
@@ -17,7 +16,6 @@ from xlingjax.objectives.base import (
     Judged,
     LabelObjective,
     Params,
-    Shapes,
 )
 from xlingjax.objectives.finetuning import (
     SpanQA,
@@ -45,10 +43,6 @@ class _Plugged(LabelObjective):
 
     def masks(self) -> dict[str, Mask]:
         return {"self-attention": own_side, "cross-attention": partner}
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        # Of two passes, which the formula of one does not count.
-        return None
 
     def states(self, model: Encoder, params: Params, batch: Batch, num_labels: int, keys) -> Array:
         """[H; S]_BLE of both sides, of twice the model's width. Raises UserError unless the model

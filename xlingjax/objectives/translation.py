@@ -8,9 +8,7 @@ import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.errors import UserError, require_numbers, require_whole
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, prefix
 from xlingjax.model.seq2seq import Seq2Seq
@@ -22,7 +20,6 @@ from xlingjax.objectives.base import (
     Head,
     Params,
     Predictions,
-    Shapes,
     TokenObjective,
     at_all,
 )
@@ -57,12 +54,6 @@ class Translation(TokenObjective):
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
         return {self.name: Ramp.coefficient(self.factor)}
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        if config.streams:
-            # The predicting streams are not counted.
-            return None
-        return decoder_flops_per_token(config, shapes["input_ids"][1], shapes["decoder_ids"][1])
 
     def attention(self) -> Mask:
         # The encoder's; the decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`).

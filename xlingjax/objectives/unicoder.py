@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import require_numbers
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, own_side, partner
@@ -21,7 +20,6 @@ from xlingjax.objectives.base import (
     LabelObjective,
     Params,
     Predictions,
-    Shapes,
     TokenObjective,
     at_all,
     first_language,
@@ -155,9 +153,6 @@ class DAN(LabelObjective):
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: used_rows(batch).sum()}
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        return None
 
     def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
         # Cosines; an average may be 0, as of a row that only fills the batch.

@@ -9,8 +9,6 @@ import dataclasses
 import jax.numpy as jnp
 
 from xlingjax.errors import require_whole
-from xlingjax.model.config import ModelConfig
-from xlingjax.model.flops import flops_per_token
 from xlingjax.model.masks import Mask, bidirectional, causal
 from xlingjax.objectives.base import (
     CHUNK,
@@ -19,11 +17,9 @@ from xlingjax.objectives.base import (
     Array,
     Batch,
     Predictions,
-    Shapes,
     TokenObjective,
     at_all,
     at_slots,
-    flops_at_slots,
 )
 
 
@@ -38,9 +34,6 @@ class MLM(TokenObjective):
     name: str = "mlm"
     chunk: int = CHUNK
     reads = INPUTS + SLOTS
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        return flops_at_slots(config, shapes)
 
     def attention(self) -> Mask:
         return bidirectional
@@ -77,9 +70,6 @@ class CLM(TokenObjective):
 
     def __post_init__(self):
         require_whole(self, "[0, inf)", "context_size", f"{self.name}: ")
-
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)
 
     def attention(self) -> Mask:
         # `bidirectional` keeps packed examples apart, `causal` the later tokens of the same one.

@@ -55,15 +55,15 @@ def refused_by_system(error: OSError) -> str:
     return f"{os.fsdecode(error.filename or 'the output')}: {line}"
 
 
-def require_file(path: str | Path, option: str = "--output") -> None:
+def require_file(path: str | Path) -> None:
     """Raises UserError where a file cannot be written at `path`: a folder is there, or what it
-    would lie in is a file or may not be written to. option: what named it."""
+    would lie in is a file or may not be written to."""
     if Path(path).is_dir() or str(path).endswith(os.sep):
-        raise UserError(f"{option} {path} is a folder; name a file in it")
+        raise UserError(f"--output {path} is a folder; name a file in it")
     # A device or a pipe would be replaced by the file, or be written beside.
     if Path(path).exists() and not Path(path).is_file():
-        raise UserError(f"{option} {path} is no ordinary file; name another one")
-    _require_parent(Path(path), option)
+        raise UserError(f"--output {path} is no ordinary file; name another one")
+    _require_parent(Path(path), "--output")
 
 
 def require_apart(output: str | Path, read: Mapping[str, Any]) -> None:

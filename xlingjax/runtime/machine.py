@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -193,6 +195,23 @@ def require_platform(platform: str) -> None:
         raise UserError(
             f"platform {platform!r} was asked for, JAX runs on {backend!r}; {INSTALL[platform]}"
         )
+
+
+def devices_found(platform: str) -> int:
+    """How many devices a process would have, asked in one of its own: who asks holds them. Raises
+    UserError where it finds none of the platform."""
+    environment = os.environ | ({"JAX_PLATFORMS": BACKENDS[platform]} if platform else {})
+    count = "import jax; print(jax.device_count())"
+    asked = subprocess.run(
+        [sys.executable, "-c", count], env=environment, capture_output=True, text=True
+    )
+    if asked.returncode:
+        said = first_line(asked.stderr.strip().rpartition("\n")[2])
+        raise UserError(
+            f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available: {said};"
+            f" {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose another platform"
+        )
+    return int(asked.stdout)
 
 
 def is_primary() -> bool:

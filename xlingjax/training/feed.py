@@ -140,13 +140,6 @@ class Feed:
         )
         return {"microbatches": self.microbatches, **record}
 
-    def flops_per_token(self) -> dict[str, float | None]:
-        """By stage, of the objective at its shapes; None: not counted."""
-        return {
-            name: objective.flops_per_token(self.model.config, self.shapes[name])
-            for name, objective in self.objectives.items()
-        }
-
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         run = self.runs[name]
         objective = run.objective

@@ -379,35 +379,33 @@ def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransform
     return optax.chain(function(learning_rate=1.0, **arguments), optax.scale(-1.0))
 
 
-def learning_rate_schedule(
-    config: OptimizerConfig, steps: int, xp: Any = jnp
-) -> Callable[[Any], Any]:
+def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[Any], Any]:
     """Learning rate as a pure function of the number of steps already taken.
 
     "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak *
     sqrt(warmup_steps / step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at
     `steps`. "linear_from_0": the same warm-up, then peak * (1 - step / steps): at the end of the
     warm-up it drops by as much as that is of the steps (the code of ERNIE-M). "constant": the same
-    warm-up, then the peak. xp: `numpy` computes on the host.
+    warm-up, then the peak.
     """
     peak = config.learning_rate
     warmup = config.warmup(steps)
     config.require_decay(steps)
 
     def rate(step):
-        step = xp.asarray(step, xp.float32)
+        step = jnp.asarray(step, jnp.float32)
         # The first update has the number 0 and is not lost.
-        ramp = xp.minimum((step + 1) / max(warmup, 1), 1.0)
-        left = xp.maximum(steps - step, 0.0)
+        ramp = jnp.minimum((step + 1) / max(warmup, 1), 1.0)
+        left = jnp.maximum(steps - step, 0.0)
         # The name is known while the program is traced, so that only one schedule is in it.
         if config.schedule == "constant":
             return peak * ramp
         if config.schedule == "linear_from_0":
-            return peak * xp.where(step < warmup, ramp, left / steps)
+            return peak * jnp.where(step < warmup, ramp, left / steps)
         if config.schedule == "linear":
-            return peak * xp.where(step < warmup, ramp, left / (steps - warmup))
+            return peak * jnp.where(step < warmup, ramp, left / (steps - warmup))
         rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
-        falling = peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0))
-        return xp.where(step < warmup, rising, falling)
+        falling = peak * jnp.sqrt(max(warmup, 1) / jnp.maximum(step, 1.0))
+        return jnp.where(step < warmup, rising, falling)
 
     return rate

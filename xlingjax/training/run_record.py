@@ -348,7 +348,6 @@ def write_run(
         "parameters": count_parameters(model),
         "model": dataclasses.asdict(model),
         "shapes": feed.shapes,
-        "flops_per_token": feed.flops_per_token(),
     }
     path = workdir / "run.json"
     sessions = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.store.entries import cache_root
@@ -21,7 +21,6 @@ def fill_cache(
     runner: str = NO_RUNNER,
     workers: int = 1,
     beam: Sequence[str] = (),
-    say: Callable[[str], None] = print,
 ) -> list[TokenFile]:
     """Tokenises all files of the patterns that are not in the cache.
 
@@ -47,5 +46,5 @@ def fill_cache(
         tokenise_in_beam(texts, vocabulary, options)
     files = tokenise(texts, vocabulary, processes)
     tokens = sum(sum(file.tokens) for file in files)
-    say(f"{len(files)} files: {tokens:,} tokens in {cache_root() / SHARDS}")
+    print(f"{len(files)} files: {tokens:,} tokens in {cache_root() / SHARDS}")
     return files

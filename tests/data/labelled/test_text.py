@@ -26,9 +26,9 @@ def test_reading_labelled_tsv(tmp_path):
     ]
     assert [example.line for example in examples] == [1, 3]
     quoted = write(tmp_path / "q.tsv", '"say ""yes"""\tB\t0\n')
-    assert lt.read_labelled_tsv(quoted, quoted=True)[0].premise == 'say "yes"'
+    assert lt.Table(quoted=True).examples(quoted, None)[0].premise == 'say "yes"'
     assert lt.read_labelled_tsv(quoted)[0].premise == '"say ""yes"""'
-    assert lt.read_labelled_tsv(quoted, quoted=None)[0].premise == 'say "yes"'
+    assert lt.Table(quoted=None).examples(quoted, None)[0].premise == 'say "yes"'
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_quoting_is_what_every_mark_says(tmp_path):
     assert not quoted('"A whole quotation."\tB\t0\n')  # csv would have doubled the marks
     assert not quoted('"\tB\t0\n') and not quoted("A\tB\t0\n")
     plain = write(tmp_path / "p.tsv", '"A," he said.\t"B"\t1\n')
-    assert lt.read_labelled_tsv(plain, quoted=None) == [Example('"A," he said.', '"B"', "1")]
+    assert lt.Table(quoted=None).examples(plain, None) == [Example('"A," he said.', '"B"', "1")]
 
 
 def test_test_sets_may_lack_the_label_from_every_line(tmp_path):

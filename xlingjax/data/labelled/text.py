@@ -18,17 +18,14 @@ _HIDDEN = 20
 _RENAMED = {"contradictory": "contradiction"}
 
 
-def read_labelled_tsv(
-    path: str | Path, labels: Sequence[str] | None = None, *, quoted: bool | None = False
-) -> list[Example]:
+def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None) -> list[Example]:
     """`premise TAB hypothesis TAB label` per line, no header.
 
     labels: the labels allowed; None allows any. MultiNLI's "contradictory" is read as
-    "contradiction". quoted: fields may be csv-quoted, as XTREME writes them (PAWS-X fr, es, de);
-    None: see `is_quoted`. Raises UserError naming file and line for a wrong number of columns, an
+    "contradiction". Raises UserError naming file and line for a wrong number of columns, an
     empty text, invalid UTF-8 or an unknown label.
     """
-    return Table(quoted=quoted, unlabelled=False).examples(existing(path), labels)
+    return Table(unlabelled=False).examples(existing(path), labels)
 
 
 def read_own_table(paths: Sequence[Path], task, language: str) -> list[Example]:

@@ -10,12 +10,11 @@ that died has left.
 import abc
 import contextlib
 import dataclasses
-import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -85,8 +84,6 @@ class Command(Job):
     stop: Stop
     say: Say
     log: Path | None = None  # the file of all that it prints; None: the terminal
-    prefix: str = ""  # of each line that it prints on the terminal; "": it has that for itself
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what differs here
     passed: Collection[int] = ()  # statuses, beside 0, that are no failure
     folder: Path | None = None
     needs: Collection[str] = ()
@@ -97,8 +94,6 @@ class Command(Job):
         if self.log is not None:
             with open(self.log, "w", encoding="utf-8") as output:
                 status = self._status(stdout=output, stderr=subprocess.STDOUT)
-        elif self.prefix:
-            status = self._prefixed()
         else:
             status = self._status()
         if status in self.passed:
@@ -114,24 +109,6 @@ class Command(Job):
             raise UserError(f"{self.stop.verb}: {self.name} ended with status {status}{evidence}")
         return 0
 
-    def _prefixed(self) -> int:
-        """Its exit status; its lines are said, each behind the prefix."""
-        reading, writing = os.pipe()
-
-        def pass_on() -> None:
-            with open(reading, encoding="utf-8", errors="replace") as lines:
-                for line in lines:
-                    self.say(f"{self.prefix}{line.rstrip()}")
-
-        teller = threading.Thread(target=pass_on)
-        teller.start()
-        try:
-            return self._status(stdout=writing, stderr=subprocess.STDOUT)
-        finally:
-            # Else the reader would wait for more.
-            os.close(writing)
-            teller.join()
-
     def _status(self, **output) -> int:
         # In a group of its own: Ctrl-C reaches this process alone, which has the run save.
         child = subprocess.Popen(
@@ -139,7 +116,6 @@ class Command(Job):
             # In a group of its own a child that read the terminal would be stopped by SIGTTIN.
             stdin=subprocess.DEVNULL,
             process_group=0,
-            env=os.environ | self.environment,
             **output,
         )
         while child.poll() is None and not self.stop.requested.wait(0.5):

@@ -152,8 +152,7 @@ def text_of(plan: Planned) -> str:
             sizes |= program["bytes"] | {"temporaries": program["temporaries"]}
         figures = {f"GB of a device: {what}": size / 1e9 for what, size in sizes.items()}
         figures["TFLOP of a device"] = program["flops"] / 1e12
-        if program["useful"]:
-            figures["useful TFLOP of a device"] = program["useful"] / 1e12
+        figures["useful TFLOP of a device"] = program["useful"] / 1e12
         if bound := program["bound"]:
             for limit, seconds in dataclasses.asdict(bound).items():
                 figures[f"ms at the published peaks: {limit}"] = seconds * 1e3
@@ -187,6 +186,6 @@ def _of_run(plan: Planned) -> str:
 def _likely(plan: Planned) -> str:
     """The hours at the share of the peak that a card was measured at (docs/results/speed.md)."""
     peak = machine_named(plan.machine).accelerator.flops[plan.dtype]
-    useful = sum(one["steps"] * (one["useful"] or one["flops"]) for one in plan.programs)
+    useful = sum(one["steps"] * one["useful"] for one in plan.programs)
     hours = useful / (REACHED * peak) / 3600
     return f"about {hours:,.1f} hours at a fifth of the peak, which an H100 reached"

@@ -96,22 +96,15 @@ def _programs(bound: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, 
         runs = [feed.runs[one] for one in turn.factors]
         tokens = sum(columns(run.objective, run.batches.shapes) for run in runs)
         traced = step.trace(state, batch, key)
-        computed = dot_flops(traced.jaxpr)
-        # A Pallas kernel counts what its author says; a user's own objective is not counted.
-        useful = None
-        try:
-            useful = sum(
-                step_flops(run.objective, model.config, run.batches.shapes) for run in runs
-            )
-        except UserError:
-            pass
+        useful = sum(step_flops(run.objective, model.config, run.batches.shapes) for run in runs)
         found.append(
             {
                 "program": name,
                 "steps": steps,
                 "tokens": tokens,
-                "useful": useful and useful / mesh.size,
-                "flops": max(computed, useful or 0.0) / mesh.size,
+                "useful": useful / mesh.size,
+                # With what is recomputed; a kernel of Pallas counts what its author says.
+                "flops": dot_flops(traced.jaxpr) / mesh.size,
                 "sent": sent_of(model.config, tokens, dict(mesh.shape), microbatches),
                 "bytes": {
                     "parameters": bytes_of_device(state.params),

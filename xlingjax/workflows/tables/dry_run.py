@@ -143,7 +143,7 @@ class _Planner:
                 f"{job.name}: {cell.name}",
                 cell.bound["BATCH"],
                 cell.recipe.bound["steps"],
-                _flops(cell.recipe),
+                training_flops(cell.recipe),
                 request.seeds,
             )
 
@@ -177,7 +177,7 @@ class _Planner:
         if placed == overrides:
             first_weights(bound.get("init_from"), bound["model"], encoder.abstract(), ())
         Feed(bound["objectives"], encoder, make_mesh(MeshConfig(data=1)), bound["microbatches"])
-        return Training(job.name, max(batches), bound["steps"], _flops(recipe))
+        return Training(job.name, max(batches), bound["steps"], training_flops(recipe))
 
     def _put_stand_in(self, job: TableJob, recipe: Recipe) -> None:
         """What a run tells of itself before it is trained, in a folder of its own."""
@@ -192,14 +192,6 @@ class _Planner:
         for name, content in recipe.corpus.vocabulary.files().items():
             (folder / name).write_bytes(content)
         self.stand_ins[str(job.folder)] = str(folder)
-
-
-def _flops(recipe: Recipe) -> float | None:
-    try:
-        return training_flops(recipe)
-    # An objective of a user's own.
-    except UserError:
-        return None
 
 
 def show(plan: Plan) -> int:

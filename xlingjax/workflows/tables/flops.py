@@ -1,25 +1,19 @@
-"""Useful floating-point operations of a whole training, counted from a bound recipe before it runs:
-steps of each objective times what its step must compute.
-
-What an objective counts itself (`Objective.flops_per_token`) is taken from it. Those of several
-passes are counted here, pass by pass, in the same way: matrix products, forward and backward, with
-the true vocabulary, over whole rows. Evaluations are not counted.
+"""Floating-point operations of a whole training, counted from a bound recipe before it runs: steps
+of each objective times the matrix products of its traced step. Evaluations are not counted.
 """
 
+import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from xlingjax.config.recipe import Recipe
-from xlingjax.errors import UserError
+from xlingjax.data.features import FIELDS
+from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
-from xlingjax.objectives.back_translation import BackTranslation
-from xlingjax.objectives.ernie_m import BTMLM
-from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
-from xlingjax.objectives.translation import Translation
-from xlingjax.objectives.unicoder import CLWR
-from xlingjax.objectives.veco import VECO
-from xlingjax.objectives.xglue import XFNP
+from xlingjax.runtime.traced_program import dot_flops
 from xlingjax.training.feed import in_stages
 from xlingjax.training.schedule import cycle
 from xlingjax.training.stages import at, latest, stage_name, starts
@@ -35,15 +29,17 @@ def gpu_hours(flops: float) -> float:
     return flops / (H100 * UTILISATION) / 3600
 
 
-def training_flops(recipe: Recipe) -> float:
-    """Of the whole training that a recipe binds; no text is read. Raises UserError for an objective
-    that is not counted: one of a user's own."""
+def training_flops(recipe: Recipe) -> float | None:
+    """Of the whole training that a recipe binds; no text is read. None: shapes of its batches are
+    not known before its text is open."""
     bound = recipe.bound
     entries = [in_stages(entry) for entry in bound["objectives"]]
     taken = steps_by_stage(entries, bound["steps"], bound.get("schedule", "alternate"))
     total = 0.0
     for stages in entries:
         for begin, run in stages.items():
+            if not run.batches.shapes:
+                return None
             steps = taken[stage_name(run.objective.name, begin)]
             total += steps * step_flops(run.objective, bound["model"], run.batches.shapes)
     return total
@@ -95,102 +91,25 @@ def columns(objective: Any, shapes: Shapes) -> int:
 
 
 def step_flops(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
-    """Of one step on one batch. Raises UserError for an objective that is not known."""
-    read = {name: shapes[name] for name in objective.reads}
-    counted = objective.flops_per_token(config, read)
-    for kind, count in _COUNTS.items():
-        if counted is None and isinstance(objective, kind):
-            counted = count(objective, config, read)
-    if counted is None:
-        raise UserError(
-            f"objective {objective.name}: its floating-point operations are not counted"
-        )
-    return columns(objective, read) * counted
+    """Of one step on one batch, forward and backward, nothing recomputed; attention over whole
+    rows, whatever its mask. A loop that ends by itself, as where back-translation writes, counts as
+    one turn."""
+    read = tuple((name, shapes[name]) for name in objective.reads)
+    if hasattr(objective, "chunk"):
+        # Chunks of a loss are computed again on the way back.
+        objective = dataclasses.replace(objective, chunk=0)
+    return _traced_flops(objective, config.replace(remat="none", attention_backend="xla"), read)
 
 
-def _veco(objective: VECO, config: ModelConfig, shapes: Shapes) -> float:
-    """H, S with the cross-attention, and TLM; in the first phase H alone forward, while S is
-    counted as if all of it were trained."""
-    length = shapes["input_ids"][1]
-    slots = shapes["masked_positions"][1] / length
-    plain = flops_per_token(config, length, slots)
-    total = plain + _cross_attention(config, length)
-    if objective.plug_out:
-        total += plain
-    else:
-        total += flops_per_token(config, length, 0.0) / 3
-    if objective.tlm:
-        total += plain
-    return total
+# Cells of a table differ in their rates and seeds, which are no part of a step's shapes.
+@functools.cache
+def _traced_flops(objective: Any, config: ModelConfig, shapes: Any) -> float:
+    model = build_model(config)
 
+    def loss(params, batch, key):
+        found = objective.loss(model, params, batch, key, max(config.num_languages, 1))
+        return sum(found.terms.values())
 
-def _plug_in(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
-    """H and S."""
-    length = shapes["input_ids"][1]
-    plain = flops_per_token(config, length, 0.0)
-    return 2 * plain + _cross_attention(config, length)
-
-
-def _cross_attention(config: ModelConfig, length: int) -> float:
-    """Of every layer, asked by a row of its own, the memory as long and a constant."""
-    projections = 8 * config.dim**2
-    attention = 4 * length * config.dim
-    # No gradient of the memory, which keys and values are projected from.
-    constant = 4 * config.dim**2
-    return config.layers * (3 * (projections + attention) - constant)
-
-
-def _btmlm(objective: BTMLM, config: ModelConfig, shapes: Shapes) -> float:
-    """Pseudo tokens are written forward alone, then MLM."""
-    length = shapes["input_ids"][1]
-    places = shapes["pseudo_positions"][1] / length
-    slots = shapes["masked_positions"][1] / length
-    written = flops_per_token(config, length, places) / 3
-    return written + flops_per_token(config, length, slots)
-
-
-def _clwr(objective: CLWR, config: ModelConfig, shapes: Shapes) -> float:
-    """The mixtures, attention over word embeddings, and a prediction at each column."""
-    length = shapes["input_ids"][1]
-    mixtures = 3 * 4 * length * config.dim
-    return mixtures + flops_per_token(config, length, 1.0)
-
-
-def _with_streams(objective: Translation, config: ModelConfig, shapes: Shapes) -> float:
-    """The decoder's main stream and each predicting one that learns, of which each predicts every
-    word."""
-    # Fine-tuning may train the first alone.
-    streams = 1
-    if isinstance(objective, XFNP):
-        streams = len(objective.alphas)
-    source = shapes["input_ids"][1]
-    target = shapes["decoder_ids"][1]
-    encoder = source * flops_per_token(config, source, 0.0)
-    head = flops_per_token(config, 0, 1.0) - flops_per_token(config, 0, 0.0)
-    words = target * head
-    both = (source + target) * decoder_flops_per_token(config, source, target)
-    stream = both - encoder - words
-    total = encoder + (1 + streams) * stream + streams * words
-    return total / (source + target)
-
-
-def _back_translation(objective: BackTranslation, config: ModelConfig, shapes: Shapes) -> float:
-    """The translation is written forward alone, counted as if it filled its row; then the text is
-    learnt from it."""
-    source = shapes["input_ids"][1]
-    target = shapes["decoder_ids"][1]
-    learnt = decoder_flops_per_token(config, source, target)
-    return learnt * 4 / 3
-
-
-_COUNTS = {
-    VECO: _veco,
-    PlugIn: _plug_in,
-    PlugInSpans: _plug_in,
-    PlugInTagging: _plug_in,
-    BTMLM: _btmlm,
-    CLWR: _clwr,
-    BackTranslation: _back_translation,
-    # Behind it, which is a translation too.
-    Translation: _with_streams,
-}
+    batch = {name: jax.ShapeDtypeStruct(shape, FIELDS[name].dtype) for name, shape in shapes}
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return dot_flops(jax.make_jaxpr(jax.grad(loss))(model.abstract(), batch, key))

@@ -74,7 +74,7 @@ class Sweep(Command):
     passed = (AT_WORK,)
 
     def __post_init__(self):
-        self.line = [*self.line, "--worker", "leave"]
+        self.line = [*self.line, "--leave"]
         self._was_looked_into = False
 
     def run(self) -> int:

@@ -207,7 +207,7 @@ class Checkpoint:
         self.say(f"step {step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
 
 
-def measure(measurement: Measurement, recipe: Recipe = dict, say: Say = print) -> int:
+def measure(measurement: Measurement, recipe: Recipe = dict) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task
     can be done."""
     require_folder(measurement.output)
@@ -216,7 +216,7 @@ def measure(measurement: Measurement, recipe: Recipe = dict, say: Say = print) -
     run = open_run(measurement.source, mesh=mesh_of_all())
     # A folder of parameters alone has no step for its name.
     step = step_of(find_checkpoint(measurement.source).name) or 0
-    return measure_checkpoint(measurement, run, step, recipe(), say)
+    return measure_checkpoint(measurement, run, step, recipe(), print)
 
 
 def measure_checkpoint(
