@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers.small_corpus import ENGLISH, GERMAN, write
 from xlingjax.cli import main
+from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model, count_parameters
@@ -430,3 +431,11 @@ def test_parts_are_refused_in_one_line(run, corpus, tmp_path, capsys):
     refused("no-such.txt", words=("--input", corpus[0], "no-such.txt", *output))
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.parts").exists()  # the text may be repaired
+
+
+def test_a_line_of_standard_input_without_an_end(monkeypatch):
+    monkeypatch.setattr(generation, "LONGEST_LINE", 100)
+    given = io.TextIOWrapper(io.BytesIO(b"short\n" + b"a" * 1000))
+    monkeypatch.setattr(sys, "stdin", given)
+    with pytest.raises(UserError, match="standard input, line 2: over 0 MiB without an end of a"):
+        list(generation.texts(None))

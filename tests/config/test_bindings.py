@@ -10,7 +10,9 @@ import pytest
 from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.config.bindings import checked, fits, in_words
+from xlingjax.config.model import model
 from xlingjax.errors import SettingError, UserError
+from xlingjax.model.config import preset
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.stages import of_last_stage, staged
 
@@ -226,3 +228,10 @@ def test_a_configurable_of_gin_alone_is_read(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     recipes.parse_gin([str(recipe)], ())
     assert recipes.build("of_gin_alone") == 2.0
+
+
+def test_the_name_of_a_preset_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini/run.json").write_text("{}")
+    assert model("mini", vocab_size=400) == preset("mini", vocab_size=400)

@@ -237,7 +237,8 @@ def require_one_run(runs: Mapping[str, Any], evaluators: Sequence[Any], **settin
     own = [run.objective for run in runs.values()]
     by_evaluator = {}
     for one in evaluators:
-        lines = repr([(text.languages, text.lines) for text in one.held_out()])
+        texts = [(text.languages, text.lines) for text in one.held_out()]
+        lines = repr([*texts, *(records for _, records in one.examples())])
         numbers = scalars(getattr(one, "__dict__", {}))
         by_evaluator[one.name] = numbers | {"held_out": hash_of(lines.encode())}
     of_run = {

@@ -31,6 +31,7 @@ from xlingjax.training.feed import in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import (
     read_run_record,
+    require_one_run,
     run_and_checkpoint,
     schedule_record,
     warn_of_changes,
@@ -95,6 +96,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     evaluators = evaluators_of(recipe)
     if not evaluators:
         raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
+    require_one_run({}, evaluators, recipe=recipe.config)
     # Not by `open_run`: the model and the mesh are those that the recipe binds.
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)

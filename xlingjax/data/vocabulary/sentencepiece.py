@@ -54,7 +54,7 @@ def _written(side: Path) -> dict[str, Any]:
     """The content of our own vocab.json; other programs' files of that name have others."""
     try:
         written = parsed_json(side.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
         return {}
     is_ours = isinstance(written, dict) and written.get("layout") in LAYOUTS
     return written if is_ours else {}

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from xlingjax.data.text.files import (
     ENDINGS,
+    LONGEST_LINE,
     content_hash,
     open_bytes,
     pieces_of,
@@ -218,11 +219,16 @@ def _spooled() -> Iterator[str]:
 
 
 def texts(path: str | Path | None) -> Iterator[str]:
-    """The lines of a file, None: of standard input. Raises UserError for what is not UTF-8."""
+    """The lines of a file, None: of standard input. Raises UserError as `read_lines`."""
     if path is not None:
         yield from (line.strip() for _, line in read_lines(path))
         return
-    for number, raw in enumerate(sys.stdin.buffer, 1):
+    for number, raw in enumerate(iter(lambda: sys.stdin.buffer.readline(LONGEST_LINE), b""), 1):
+        if len(raw) == LONGEST_LINE:
+            raise UserError(
+                f"standard input, line {number}: over {LONGEST_LINE >> 20} MiB without an end of a"
+                " line; write a sentence per line"
+            )
         try:
             # Some programs begin a file with a byte order mark, which is no text.
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()

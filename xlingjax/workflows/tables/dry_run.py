@@ -42,7 +42,7 @@ class Training:
     name: str
     batch: int
     steps: int
-    flops: float | None  # of the whole training; None: not counted
+    flops: float  # of the whole training
     times: int = 1  # trainings that differ in the seed alone
 
 
@@ -198,21 +198,14 @@ def show(plan: Plan) -> int:
     """Print the plan. The exit status: 1 where something is missing or wrong."""
     if plan.trainings:
         frame = pd.DataFrame(plan.trainings).rename(columns={"name": "training", "times": "seeds"})
-        frame["flops"] = [_power(one.flops) for one in plan.trainings]
-        print(frame.to_string(index=False))
+        print(frame.to_string(index=False, formatters={"flops": "{:.2e}".format}))
     for line in [*plan.notes, *(f"refused: {fault}" for fault in plan.faults)]:
         print(line)
-    total = sum(one.times * (one.flops or 0.0) for one in plan.trainings)
-    uncounted = sum(one.flops is None for one in plan.trainings)
+    total = sum(one.times * one.flops for one in plan.trainings)
     print(
         f"{sum(one.times for one in plan.trainings):,} trainings, {plan.measured} measured rows and"
-        f" commands, {len(plan.faults)} refused; {_power(total)} FLOPs,"
+        f" commands, {len(plan.faults)} refused; {total:.2e} FLOPs,"
         f" {gpu_hours(total):,.1f} hours of one H100 ({UTILISATION:.0%} of"
         f" {H100 / 1e12:.0f} TFLOP/s)"
-        + (f"; {uncounted} trainings not counted" if uncounted else "")
     )
     return int(bool(plan.faults))
-
-
-def _power(flops: float | None) -> str:
-    return "not counted" if flops is None else f"{flops:.2e}"

@@ -29,17 +29,14 @@ def gpu_hours(flops: float) -> float:
     return flops / (H100 * UTILISATION) / 3600
 
 
-def training_flops(recipe: Recipe) -> float | None:
-    """Of the whole training that a recipe binds; no text is read. None: shapes of its batches are
-    not known before its text is open."""
+def training_flops(recipe: Recipe) -> float:
+    """Of the whole training that a recipe binds; no text is read."""
     bound = recipe.bound
     entries = [in_stages(entry) for entry in bound["objectives"]]
     taken = steps_by_stage(entries, bound["steps"], bound.get("schedule", "alternate"))
     total = 0.0
     for stages in entries:
         for begin, run in stages.items():
-            if not run.batches.shapes:
-                return None
             steps = taken[stage_name(run.objective.name, begin)]
             total += steps * step_flops(run.objective, bound["model"], run.batches.shapes)
     return total
