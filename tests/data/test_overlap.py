@@ -8,7 +8,7 @@ from tests.data.conftest import DE, EN, write_lines
 from xlingjax.data.held_out_pairs import held_out as held_out_of_pairs
 from xlingjax.data.held_out_pairs import read_pairs
 from xlingjax.data.holdout import held_out
-from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged, hashes_asked
 from xlingjax.data.overlap import HeldOut, overlap_of_examples, overlap_of_texts
 from xlingjax.data.store.tokenise import text_blocks
 from xlingjax.data.text.sources import find_pairs, find_text
@@ -93,7 +93,7 @@ def test_labelled_rows_are_found_whatever_their_answers():
         ("answers", [replace(question, id="2", answers=(), starts=())]),
         ("apart", [replace(question, context="A dog."), SourceTarget("b", "a")]),
     ]
-    found = dict(overlap_of_examples(measured, iter(trained)))
+    found = dict(overlap_of_examples(measured, [hashes_asked([one]) for one in trained]))
     assert [*found] == ["test", "tags", "answers"]
     assert found["test"].startswith("1 of 2 rows are training examples, too (50.0%): MOST OF THIS")
     assert "take them out of the training set" in found["answers"]

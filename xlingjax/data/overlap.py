@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.records import asked_of
+from xlingjax.data.labelled.records import hashes_asked
 from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
@@ -40,16 +40,17 @@ Keys = tuple[bytes, ...]  # of aligned lines: the tokens of each side
 
 
 def overlap_of_examples(
-    measured: Iterable[tuple[str, Sequence[Any]]], trained: Iterable[Any]
+    measured: Iterable[tuple[str, Sequence[Any]]], trained: Sequence[np.ndarray]
 ) -> list[tuple[str, str]]:
     """[(file, what is wrong with it)]: labelled records that are trained on, whatever their
-    answers. measured: (file, its records)."""
-    asked = [(file, [*map(asked_of, records)]) for file, records in measured]
-    wanted = {one for _, of_file in asked for one in of_file}
-    # The training set may be large: of it nothing is kept that is not looked for.
-    seen = {one for one in map(asked_of, trained) if one in wanted} if wanted else set()
-    found = [(file, sum(one in seen for one in of_file), len(of_file)) for file, of_file in asked]
-    return [(file, _message("TRAIN", *counts, 1)) for file, *counts in found if counts[0]]
+    answers. measured: (file, its records); trained: the `hashes_asked` of training sets."""
+    found = []
+    for file, records in measured:
+        asked = hashes_asked(records)
+        seen = sum(np.isin(asked, part) for part in trained)
+        if count := int(np.count_nonzero(seen)):
+            found.append((file, _message("TRAIN", count, len(records), 1)))
+    return found
 
 
 def overlap_of_texts(

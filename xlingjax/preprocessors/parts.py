@@ -13,7 +13,7 @@ import numpy as np
 
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.fingerprint import fingerprint
-from xlingjax.data.labelled.records import learnable
+from xlingjax.data.labelled.records import hashes_asked, learnable
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.rows.ragged import RaggedRows
@@ -27,7 +27,7 @@ from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
 
-FORMAT = 6  # part of every name: another form leaves the old ones alone
+FORMAT = 7  # part of every name: another form leaves the old ones alone
 KIND = "labelled"
 CHUNK_RECORDS = 4096  # records whose padded rows are in memory at a time
 MANY_RECORDS = 50_000  # so many are worth a line
@@ -146,6 +146,7 @@ class StoredPart:
     """A part in the store. facts: see `Part.examples`, and "digest", equal iff the rows are."""
 
     rows: RaggedRows
+    asked: np.ndarray  # `hashes_asked` of what is learnt, and of what it stands beside
     facts: Mapping[str, Any]
 
 
@@ -164,7 +165,7 @@ def _stored(part: Part, vocabulary) -> StoredPart:
     entry = get(KIND, part.entry(vocabulary), functools.partial(_make, part, vocabulary))
     arrays = {name: entry.array(name) for name in entry.facts["arrays"]}
     rows = RaggedRows(part.reading.length, 1 + part.paired, vocabulary.pad_id, arrays)
-    return StoredPart(rows, entry.facts)
+    return StoredPart(rows, entry.array("asked"), entry.facts)
 
 
 def _make(part: Part, vocabulary, writer: Writer) -> None:
@@ -172,6 +173,7 @@ def _make(part: Part, vocabulary, writer: Writer) -> None:
     arrays = _ragged(part, learnt, vocabulary).arrays
     for name, array in arrays.items():
         writer.array(name, array)
+    writer.array("asked", np.concatenate([hashes_asked(side) for side in learnt]))
     contents = [np.ascontiguousarray(array).view(np.uint8) for array in arrays.values()]
     writer.facts = facts | {"arrays": [*arrays], "digest": hash_of(*contents)}
 

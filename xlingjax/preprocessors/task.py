@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xlingjax.data.batches.labelled import NamedPart, shuffled_batches
 from xlingjax.data.batches.loader import BatchSource
@@ -62,8 +60,10 @@ def task_source(
     rows = []
     counts = []
     digests = []
+    asked = []
     for part, entry in zip(parts_of_task, stored(parts_of_task, vocabulary), strict=True):
         name = f"{part.origin} {part.language}"
+        asked.append(entry.asked)
         of_texts = tuple(ids[language] for language in [part.language, *pivot])
         rows.append(NamedPart(name, entry.rows, of_texts))
         digests.append([entry.facts["digest"], of_texts])
@@ -82,11 +82,5 @@ def task_source(
         },
         by_length=by_length,
     )
-    source.examples = functools.partial(_examples, task, data, training)
+    source.asked = tuple(asked)
     return source
-
-
-def _examples(task: Task, data: str | Path, training: Training) -> Iterator[Any]:
-    """All records that are trained on."""
-    for part in training.parts(task, data):
-        yield from training.records(task, data, *part)

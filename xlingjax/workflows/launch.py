@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -209,11 +208,10 @@ def _begin(
     held = [one for evaluator in evaluators for one in evaluator.held_out()]
     measured = [one for evaluator in evaluators for one in evaluator.examples()]
     texts = []
-    examples = []
+    trained: list[Any] = []
     for _, source in opened.values():
         texts += getattr(source, "texts", ())
-        examples.append(getattr(source, "examples", tuple))
-    trained = itertools.chain.from_iterable(give() for give in examples)
+        trained += getattr(source, "asked", ())
     seen = overlap_of_texts(held, texts, vocabulary) + overlap_of_examples(measured, trained)
     # Dev and test may be one file.
     for file, message in dict.fromkeys(seen):

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -141,13 +141,13 @@ class NumberedSource:
     of their use, in Grain's threads.
 
     threads, prefetch: batches are made by so many threads, so many ahead; 0: when they are asked
-    for. texts: what is read, where that is text; examples: gives the labelled records that are
-    read; left_out: of each that is pairs, how many its rows have no room for. The others: see
+    for. texts: what is read, where that is text; asked: the `hashes_asked` of labelled
+    records; left_out: of each that is pairs, how many its rows have no room for. The others: see
     `BatchSource`.
     """
 
     texts: tuple[BlockText, ...] = ()
-    examples: Callable[[], Iterable[Any]] = tuple
+    asked: Sequence[np.ndarray] = ()
     left_out: Mapping[str, LeftOut] = MappingProxyType({})
 
     def __init__(

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import xxhash
+
 from xlingjax.errors import UserError
 
 
@@ -98,9 +101,13 @@ ASKED = {
 """Record -> its fields that are no answer, and tell it from others."""
 
 
-def asked_of(record: Any) -> tuple[Any, ...]:
-    """What is read to answer a record."""
-    return tuple(getattr(record, name) for name in ASKED[type(record)])
+def hashes_asked(records: Sequence[Any]) -> np.ndarray:
+    """uint64 [records]: a hash of what is read to answer each, whatever its answer."""
+    found = []
+    for record in records:
+        asked = tuple(getattr(record, name) for name in ASKED[type(record)])
+        found.append(xxhash.xxh3_64_intdigest(repr(asked).encode("utf-8", "surrogatepass")))
+    return np.array(found, np.uint64)
 
 
 def is_lost(record: Any) -> bool:

@@ -6,6 +6,9 @@ import functools
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
+from xlingjax.data.labelled.records import hashes_asked
 from xlingjax.data.labelled.task import (
     Task,
     find,
@@ -272,13 +275,7 @@ def trained_on_tests(request: Request, bound: Bound) -> list[tuple[str, str]]:
             for language in languages:
                 path = find(task, data, split, language).paths[0]
                 held.append((str(path), read(task, data, split, language)))
-    training = training_of(bound)
-    trained = (
-        record
-        for task in request.learnt
-        for part in training.parts(task, data)
-        for record in training.records(task, data, *part)
-    )
+    trained = [part for task in request.learnt for part in counted(request, task, bound).asked]
     return overlap_of_examples(held, trained)
 
 
@@ -291,6 +288,7 @@ class Count:
 
     examples: int
     rows: int  # of the model: a long example is several
+    asked: tuple[np.ndarray, ...]  # the `hashes_asked` of each part
     notes: tuple[str, ...] = ()  # a line for each file whose rows are left out
 
 
@@ -321,14 +319,16 @@ def _counted(
     origins = training.parts(task, data)
     if task.kind == "generation":
         # Texts to write are batched by the pipeline of text, an example a row.
-        examples = sum(len(training.records(task, data, *part)) for part in origins)
-        return Count(examples, examples)
+        asked = tuple(hashes_asked(training.records(task, data, *part)) for part in origins)
+        examples = sum(map(len, asked))
+        return Count(examples, examples, asked)
     parts = []
     for origin, language in origins:
         # A model that is plugged in reads the gold example beside each translation of it.
         if origin != "gold" or not paired:
             parts.append(Part(task, data, training, reading, origin, language, paired))
     examples, rows = 0, 0
+    asked = []
     notes = []
     unpaired = []
     # The training reads the same parts, which are made only once.
@@ -342,6 +342,7 @@ def _counted(
         if found.facts["unpaired"]:
             unpaired.append(f"{place}: {found.facts['unpaired']}")
         examples += learnt
+        asked.append(found.asked)
         # Steps are planned by rows, since a question over a long context is several of them.
         rows += len(found.rows)
-    return Count(examples, rows, (*notes, *unpaired))
+    return Count(examples, rows, tuple(asked), (*notes, *unpaired))
