@@ -5,7 +5,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.model.partition import MeshConfig, make_mesh
-from xlingjax.objectives.losses import best_ids, cross_entropy, gather_positions
+from xlingjax.objectives.base import metrics_by_language
+from xlingjax.objectives.losses import _chunks, best_ids, cross_entropy, gather_positions
 
 TOKENS, VOCAB, ROWS, DIM = 22, 50, 64, 8
 
@@ -241,3 +242,20 @@ def test_ids_are_drawn_from_the_softmax_anew_for_every_state(chunk):
     for other in (np.roll(ids, 1), np.roll(ids, 4), np.asarray(draw(jax.random.key(1)))):
         assert np.mean(ids == other) == pytest.approx(0.38, abs=0.04)
     assert set(np.unique(draw(jax.random.key(0), banned=np.array([1])))) == {0, 2}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "chunk", "count"),
+    [(22, 0, 1), (22, 11, 2), (22, 7, 4), (26, 4, 13), (22, 5, 5), (7, 100, 1), (30, 7, 5)],
+)  # 13 equal ones rather than 7 with padding, but not 11 rather than 5
+def test_chunks_are_equal_where_few_more_make_them_so(tokens, chunk, count):
+    assert _chunks(tokens, chunk) == count
+
+
+def test_metrics_by_language():
+    nll = np.array([1.0, 2.0, 4.0, 8.0], np.float32)
+    weights, languages = np.array([1, 1, 0, 0.5], np.float32), np.array([0, 2, 2, 2])
+    metrics = metrics_by_language("x", {"loss": nll}, weights, languages, 4)
+    assert set(metrics) == {"x/loss", "x/loss_by_language"}
+    np.testing.assert_array_equal(metrics["x/loss"], [7, 2.5])
+    np.testing.assert_array_equal(metrics["x/loss_by_language"], [[1, 0, 6, 0], [1, 0, 1.5, 0]])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import LANGUAGES, NGRAM, make_batch, random_model
+from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.xglue import XFNP
 
 OBJECTIVE = XFNP(alphas=(1.0, 0.5), smoothing=0.1, skip="runs")
@@ -106,3 +107,30 @@ def test_factor_and_alphas_multiply():
     assert XFNP(factor=2).coefficients == {"xfnp_0": 2.0, "xfnp_1": 2.0}
     ramps = XFNP(factor="0:1,100:0", alphas=(1.0, 0.5)).coefficients
     assert [float(ramp.at(50)) for ramp in ramps.values()] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("skip", ["target", "runs"])
+def test_streams_see_no_word_nearer_than_their_own(skip):
+    """Stream i predicts a word from none of those that stand i or fewer before it in the text; at
+    the start of a run from nothing of the run, nor from the word in front of it, and from the
+    others of the runs before, each at its own distance."""
+    model, params = random_model(NGRAM.replace(streams=3))
+    batch = make_batch("xfnp", rows=5, length=23)
+    width = batch["input_ids"].shape[1]
+    objective = XFNP(alphas=(1.0,) * 3, skip=skip)
+    starts = 0
+    for i, seen in enumerate(prediction_visibility(objective, model, params, batch).values()):
+        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+        for row, t in np.argwhere(seen.columns >= 0).tolist():
+            offset, pack = batch["run_offsets"][row, t], batch["decoder_pack_ids"][row]
+            positions = batch["decoder_position_ids"][row]
+            at = np.flatnonzero(seen.moved[row, t, width:])
+            first = int(np.flatnonzero(pack == pack[t])[0])
+            assert at.tolist() == list(range(first, t - i + 1))
+            # What is predicted stands one behind what is read in its column.
+            away = positions[t] + 1 - positions[at]
+            assert at.size and (away > i).all()
+            if offset < i:
+                assert skip == "target" and (positions[at] < positions[t - offset]).all()
+                starts += 1
+    assert (starts > 10) == (skip == "target")

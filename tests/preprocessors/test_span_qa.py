@@ -12,7 +12,13 @@ from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import SpanQA
-from xlingjax.preprocessors.span_qa import answer_pieces, maximal_context, span_rows, window_bounds
+from xlingjax.preprocessors.span_qa import (
+    answer_pieces,
+    checked_separators,
+    maximal_context,
+    span_rows,
+    window_bounds,
+)
 
 
 class Letters(Characters):
@@ -223,3 +229,19 @@ def squad(path, questions):
         json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
     )
     return path
+
+
+@pytest.mark.parametrize(
+    ("layout", "reset_positions", "separators"),
+    [("xlm", False, 3), ("xlmr", False, 4), ("xlm", True, 4), ("xlmr", True, 4)],
+)
+def test_rows_hold_a_token_of_each_text_beside_the_separators(layout, reset_positions, separators):
+    vocabulary = toy.ToyVocabulary(layout)
+    least = {"length": separators + 2, "stride": 1, "max_question": 1}
+    for wrong in ({}, {"length": separators + 1}, {"stride": 0}, {"max_question": 0}):
+        sizes = {**least, **wrong, "reset_positions": reset_positions}
+        if not wrong:
+            assert checked_separators(vocabulary, **sizes) == separators
+            continue
+        with pytest.raises(UserError, match=rf"must be above MAX_QUESTION \+ {separators}"):
+            checked_separators(vocabulary, **sizes)
