@@ -5,9 +5,12 @@ import json
 import random
 import time
 
+import pytest
+
 from tests.data.test_fuzz_readers import SECONDS, SEED, damaged, outcome
 from xlingjax.convert.formats.hugging_face import vocabulary_of
 from xlingjax.data.vocabulary.tokenizer_files import BERT
+from xlingjax.errors import UserError
 
 CHARACTERS = "aä水ж- 10<>/_▁#[]\u0301\U0001f600'\"\\"
 PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
@@ -67,3 +70,12 @@ def test_added_words_are_one_id_and_no_text_a_special_one(tmp_path, capsys, xlmr
         count += 1
     with capsys.disabled():
         print(f"\ntokenizers: {count:,}")
+
+
+@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", "[]"])
+def test_an_id_that_is_no_number_is_refused(number, tmp_path):
+    pieces = [*BERT.values(), "a"]
+    folder = folder_of(tmp_path / "hf", "wordpiece", pieces, None)
+    (folder / "added_tokens.json").write_text(f'{{"new": {number}}}')
+    with pytest.raises(UserError, match="its tokenizer cannot be read"):
+        vocabulary_of(folder)

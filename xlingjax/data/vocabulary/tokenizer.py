@@ -82,7 +82,14 @@ class TokenizerVocabulary(PieceTable):
             return cls(content, special_of(folder, content))
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
-        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        except (
+            OSError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            TypeError,
+        ) as error:
             raise UserError(
                 f"{folder}: its tokenizer cannot be read ({error}); fetch it again"
             ) from None
