@@ -379,6 +379,11 @@ def test_workdirs_that_cannot_be_used(corpus, refused, tmp_path, monkeypatch):
 
 def test_a_platform_that_is_not_there(corpus, refused, tmp_path):
     refused(pretrain(corpus, tmp_path, "--platform", "gpu"), "gpu", "nvidia-smi")
+    # A table asks in a process of its own.
+    table = ["table", "xlm_5", "--data", str(tmp_path), "--to", str(tmp_path / "out")]
+    refused(
+        main.main([*table, "--platform", "gpu"]), "platform 'gpu' is not available", "nvidia-smi"
+    )
     refused(pretrain(corpus, tmp_path, "--platform", "quantum"), "quantum", "cpu, gpu, tpu")
 
 

@@ -26,7 +26,7 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, in_one_line
 from xlingjax.evaluation import submissions
 from xlingjax.evaluation.alignment import read_links
 from xlingjax.evaluation.word_embeddings import read_dictionary, read_similarity
@@ -171,9 +171,9 @@ def outcome(read, path):
     try:
         read(path)
     except UserError as error:
-        message = str(error)
-        if "\n" in message or not message:
-            return f"not one line: {message!r}"
+        # As it is printed.
+        if not in_one_line(error).strip():
+            return "said nothing"
         return "refused"
     except RecursionError:
         return "RecursionError"

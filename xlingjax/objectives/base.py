@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask, bidirectional, same_side
 from xlingjax.objectives.losses import cross_entropy, gather_positions
@@ -108,7 +109,7 @@ class Objective(abc.ABC):
 
     def read(self, h_BLD: Array, batch: Batch) -> dict[str, Predictions]:
         """`predictions` from the encoder's states."""
-        raise NotImplementedError
+        raise UserError(f"objective {self.name}: it has `evidence`; write its `predictions`, too")
 
     def words(self, batch: Batch) -> dict[str, Any]:
         """The token fields of all columns whose words the model reads: those of the batch, unless a

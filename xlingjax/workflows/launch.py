@@ -95,7 +95,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     evaluators = evaluators_of(recipe)
     if not evaluators:
         raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
-    require_one_run({}, evaluators, recipe=recipe.config)
+    require_one_run({}, evaluators, recipe=dict(enumerate(recipe.config.splitlines(), 1)))
     # Not by `open_run`: the model and the mesh are those that the recipe binds.
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.data.test_fuzz_readers import SECONDS, SEED, damaged, outcome
 from xlingjax.convert.formats.hugging_face import vocabulary_of
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import BERT
 from xlingjax.errors import UserError
 
@@ -36,8 +37,6 @@ def folder_of(folder, kind, pieces, vocabulary):
 
 
 def test_added_words_are_one_id_and_no_text_a_special_one(tmp_path, capsys, xlmr_model):
-    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-
     rng = random.Random(SEED)
     of_xlmr = Vocabulary.load(xlmr_model, "xlmr")
     characters = sorted({*CHARACTERS, *"new"} - {" "})
@@ -72,10 +71,35 @@ def test_added_words_are_one_id_and_no_text_a_special_one(tmp_path, capsys, xlmr
         print(f"\ntokenizers: {count:,}")
 
 
-@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", "[]"])
-def test_an_id_that_is_no_number_is_refused(number, tmp_path):
-    pieces = [*BERT.values(), "a"]
-    folder = folder_of(tmp_path / "hf", "wordpiece", pieces, None)
-    (folder / "added_tokens.json").write_text(f'{{"new": {number}}}')
-    with pytest.raises(UserError, match="its tokenizer cannot be read"):
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("added_tokens.json", '{"new": Infinity}'),
+        ("added_tokens.json", '{"new": 1e999}'),
+        ("added_tokens.json", '{"new": []}'),
+        (
+            "tokenizer_config.json",
+            '{"do_lower_case": false, "added_tokens_decoder": {"300": {"content": 0.5}}}',
+        ),
+        (
+            "tokenizer_config.json",
+            '{"do_lower_case": false, "added_tokens_decoder": {"300": {"content": []}}}',
+        ),
+    ],
+)
+def test_a_word_that_is_no_text_and_an_id_that_is_no_number(
+    kind, name, content, tmp_path, xlmr_model
+):
+    of_xlmr = Vocabulary.load(xlmr_model, "xlmr")
+    folder = folder_of(tmp_path / "hf", kind, [*BERT.values(), "a"], of_xlmr)
+    (folder / name).write_text(content)
+    with pytest.raises(UserError, match="cannot be read"):
+        vocabulary_of(folder)
+
+
+def test_an_added_word_of_no_letter(tmp_path):
+    folder = folder_of(tmp_path / "hf", "wordpiece", [*BERT.values(), "a"], None)
+    (folder / "added_tokens.json").write_text('{"": 9999}')
+    with pytest.raises(UserError, match="the word '' was added under another id"):
         vocabulary_of(folder)

@@ -68,7 +68,7 @@ class Family:
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
-        raise NotImplementedError
+        raise UserError(f"{name}: a model of this family is written, and not read")
 
     def read_settings(self, fields: Fields) -> dict[str, Any]:
         """The values of `settings`. Raises UserError for another value of one of `fixed`."""

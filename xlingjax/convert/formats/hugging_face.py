@@ -21,6 +21,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET as PROPHETNET_FILE
 from xlingjax.data.vocabulary.tokenizer_files import (
+    UNREADABLE,
     added_in,
     read_object,
     special_of,
@@ -189,15 +190,15 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
 
 def _added_to(vocabulary: Vocabulary, folder: Path, leave: str = "") -> list[str]:
     """Words added to a folder's tokenizer. leave: a pattern of those that do not count."""
+    known = {*vocabulary.pieces(range(vocabulary.size))}
     try:
         tokens = read_object(folder / "tokenizer.json").get("added_tokens") or ()
         words = [*(token["content"] for token in tokens), *added_in(folder)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return [word for word in words if word not in known and not re.fullmatch(leave, word)]
+    except UNREADABLE as error:
         raise UserError(
             f"{folder}: the files of its tokenizer cannot be read ({error}); fetch them again"
         ) from None
-    known = {*vocabulary.pieces(range(vocabulary.size))}
-    return [word for word in words if word not in known and not re.fullmatch(leave, word)]
 
 
 def _not_read(word: str, folder: Path) -> UserError:

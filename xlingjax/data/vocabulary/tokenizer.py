@@ -17,7 +17,14 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from xlingjax.data.vocabulary.sentencepiece import PieceTable
-from xlingjax.data.vocabulary.tokenizer_files import BERT, CONTINUED, ROLES, content_of, special_of
+from xlingjax.data.vocabulary.tokenizer_files import (
+    BERT,
+    CONTINUED,
+    ROLES,
+    UNREADABLE,
+    content_of,
+    special_of,
+)
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 
@@ -63,7 +70,8 @@ class TokenizerVocabulary(PieceTable):
         if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
             raise UserError("the ids of tokenizer.json have gaps or stand twice")
         for token in config.get("added_tokens") or ():
-            if ids[token["content"]] != token["id"]:
+            # The library passes over an empty one.
+            if ids.get(token["content"]) != token["id"]:
                 raise UserError(f"the word {token['content']!r} was added under another id")
         roles = {}
         for role, token in self.special.items():
@@ -82,14 +90,7 @@ class TokenizerVocabulary(PieceTable):
             return cls(content, special_of(folder, content))
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
-        except (
-            OSError,
-            ValueError,
-            ArithmeticError,
-            LookupError,
-            AttributeError,
-            TypeError,
-        ) as error:
+        except UNREADABLE as error:
             raise UserError(
                 f"{folder}: its tokenizer cannot be read ({error}); fetch it again"
             ) from None

@@ -31,6 +31,8 @@ ROLES = {
     "mask": "mask_token",
 }
 _OTHER_ROLES = {"bos": "bos_token", "eos": "eos_token"}  # where there is no cls_token, no sep_token
+UNREADABLE = (OSError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
+"""What reading damaged JSON of a tokenizer raises: other types than are due, infinite numbers."""
 _XLM_ROBERTA = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 
 
