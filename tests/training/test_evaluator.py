@@ -9,6 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.training import run_record
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.progress import _measured
+from xlingjax.workflows import launch
 
 
 class Own(Evaluator):
@@ -32,6 +33,12 @@ class Own(Evaluator):
 def test_what_goes_wrong_is_one_line(give, message):
     with pytest.raises(UserError, match=f"^evaluator own: {message}"):
         _measured(Own(give), None, None, 1, None)
+
+
+def test_what_is_no_evaluator_is_one_line():
+    recipe = SimpleNamespace(bound={"evaluators": [lambda: [SimpleNamespace(name="own")]]})
+    with pytest.raises(UserError, match="SimpleNamespace is no Evaluator: derive it"):
+        launch.evaluators_of(recipe)
 
 
 def test_what_is_measured_is_what_it_gives():

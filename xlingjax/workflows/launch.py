@@ -121,6 +121,10 @@ def evaluators_of(recipe: Recipe) -> list[Any]:
     evaluators = []
     for make in recipe.bound.get("evaluators", ()):
         evaluators += make()
+    for one in evaluators:
+        if not isinstance(one, Evaluator):
+            kind = type(one).__name__
+            raise UserError(f"train.evaluators: {kind} is no Evaluator: derive it from that class")
     return evaluators
 
 
