@@ -276,11 +276,11 @@ def test_xlm_15_is_the_papers():
         4096,
         15,
     )
-    assert (model.dropout, model.attention_dropout, model.head, model.gelu) == (
+    assert (model.dropout, model.attention_dropout, model.head, model.activation) == (
         0.1,
         0.1,
         "tied",
-        "exact",
+        "gelu",
     )
     assert mlm.source.shapes["input_ids"] == (64, 256) and mlm.source.shapes[
         "masked_positions"

@@ -15,7 +15,7 @@ def layer_norm(x, p, eps):
 
 
 def gelu(x, kind):
-    if kind == "exact":
+    if kind == "gelu":
         return x * 0.5 * (1 + erf(x / math.sqrt(2)))
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
@@ -88,7 +88,7 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
             p = _layer(params["encoder"]["layers"], layer)
 
             def feed_forward(y, p=p["ffn"]):
-                hidden = gelu(y @ p["in"]["kernel"] + p["in"]["bias"], config.gelu)
+                hidden = gelu(y @ p["in"]["kernel"] + p["in"]["bias"], config.activation)
                 return hidden @ p["out"]["kernel"] + p["out"]["bias"]
 
             if config.norm_order == "post":
@@ -131,7 +131,7 @@ def decode(config, params, batch, memory):
             across, h = p["cross_attention"], np.float64(memory[row])[source]
             x = x + attention(x, across["attention"], of_pack, h)
             x = layer_norm(x, across["norm"], config.norm_eps)
-            hidden = gelu(x @ p["ffn"]["in"]["kernel"] + p["ffn"]["in"]["bias"], config.gelu)
+            hidden = gelu(x @ p["ffn"]["in"]["kernel"] + p["ffn"]["in"]["bias"], config.activation)
             x = x + hidden @ p["ffn"]["out"]["kernel"] + p["ffn"]["out"]["bias"]
             x = layer_norm(x, p["ffn_norm"], config.norm_eps)
         full = np.zeros((len(packs), config.dim))
@@ -177,7 +177,7 @@ def decode_streams(config, params, batch, memory):
                 feed, out = p["ffn"]["in"], p["ffn"]["out"]
                 x = [
                     y
-                    + gelu(y @ feed["kernel"] + feed["bias"], config.gelu) @ out["kernel"]
+                    + gelu(y @ feed["kernel"] + feed["bias"], config.activation) @ out["kernel"]
                     + out["bias"]
                     for y in x
                 ]
@@ -224,7 +224,7 @@ def log_probabilities(config, params, h):
     params = _float64(params)
     if config.head == "transform":
         head = params["head"]
-        h = gelu(h @ head["dense"]["kernel"] + head["dense"]["bias"], config.gelu)
+        h = gelu(h @ head["dense"]["kernel"] + head["dense"]["bias"], config.activation)
         h = layer_norm(h, head["norm"], config.norm_eps)
     table = params["embeddings"]["tokens"]["embedding"][: config.vocab_size]
     logits = h @ table.T + params["head"]["bias"][: config.vocab_size]

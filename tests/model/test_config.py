@@ -41,7 +41,7 @@ def test_vocabulary_rows_are_padded():
         (dict(dropout=1.0), "dropout=1.0: a number from 0 to below 1 is needed"),
         (dict(layers=-1), "layers=-1: a number from 0 to 4096"),
         (dict(position_offset=512), "max_positions=512 leaves no row"),
-        (dict(gelu="fast"), "gelu='fast': 'exact' or 'tanh' is needed"),
+        (dict(activation="fast"), "activation='fast': 'gelu'"),
         (dict(streams=2), "set decoder_layers"),
         (dict(task_labels={"a/b": 2}), "task 'a/b': a task is a word"),
         (dict(task_labels=(("a", 2), ("a", 3))), "name each task once"),

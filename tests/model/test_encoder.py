@@ -46,7 +46,12 @@ def init(config):
 
 @pytest.mark.parametrize(
     ("config", "is_causal"),
-    [(XLM, False), (XLM, True), (XLMR, False), (XLMR.replace(norm_order="pre", gelu="tanh"), True)],
+    [
+        (XLM, False),
+        (XLM, True),
+        (XLMR, False),
+        (XLMR.replace(norm_order="pre", activation="gelu_tanh"), True),
+    ],
     ids=["xlm", "xlm-causal", "xlmr", "pre-tanh-causal"],
 )
 def test_states_equal_a_numpy_transformer(config, is_causal):

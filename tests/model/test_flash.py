@@ -123,7 +123,7 @@ def test_heads_that_stand_together_are_those_that_stand_alone(platform, size, mo
         pytest.skip("its kernel takes a head at a time")
     monkeypatch.setattr(flash, "_ELEMENTS", 1 << 14)
     heads, length, keys = 2 * 128 // size, 256, 128
-    kernel = flash.Kernel(masks.camlm, RATE, True, length, keys, size)
+    kernel = flash.Kernel(masks.camlm, RATE, True, length, keys, size, keys - 1)
     numbers = jax.random.split(jax.random.key(0), 4)
     q, k, v, weights = (
         jax.random.normal(number, (2, tokens, heads, size))

@@ -275,7 +275,13 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(
 
     first = adapted / "start"
     write_workdir(
-        str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh"
+        str(first),
+        str(tmp_path / "other"),
+        0,
+        open_run(first).params,
+        "test",
+        {},
+        activation="gelu_tanh",
     )
     given = ["--to", str(tmp_path / "out"), "--mono", f"lin={place / 'de-en.de'}", "--batch", "8"]
     assert main(["adapt", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"]) == 2

@@ -24,6 +24,7 @@ from xlingjax.model.partition import first_device, on_each_device, row_devices
 from xlingjax.model.weighted_sum import scores, weighted_sum
 
 Array = jax.Array
+Turns = tuple[Array, Array]
 
 
 class Refused(UserError, ValueError):
@@ -47,6 +48,10 @@ class Attention:
     backend: str = dataclasses.field(metadata={"static": True})
     dropout: float = dataclasses.field(metadata={"static": True})
     mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
+    turns: Turns | None = None
+    """Of queries and of keys: how far their positions turn them (`turns_of`)."""
+    blocks: int = dataclasses.field(default=1, metadata={"static": True})
+    """Into so many a row is cut, each to be computed as a row of its own (`_blocks`)."""
 
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
         """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R
@@ -59,17 +64,59 @@ class Attention:
     def __call__(
         self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
     ) -> Array:
-        """[B, L, H, K] in the type of the values. `key` None = no dropout."""
+        """[B, L, H, K] in the type of the values. Of keys and values there may be fewer heads, each
+        of as many queries'. `key` None = no dropout."""
         rate = 0.0 if key is None else self.dropout
         compute = _BACKENDS[self.backend][1]
-        return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
+        q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
+        shape = q_BLHK.shape
+        shared = shape[2] // k_BSHK.shape[2]
+        if shared > 1:
+            k_BSHK, v_BSHK = jnp.repeat(k_BSHK, shared, 2), jnp.repeat(v_BSHK, shared, 2)
+        if self.blocks > 1:
+            q_BLHK = q_BLHK.reshape(-1, shape[1] // self.blocks, *shape[2:])
+            k_BSHK, v_BSHK = _around((k_BSHK, v_BSHK), self.blocks, self.mask.window)
+        return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key).reshape(shape)
 
     def weights(self, q_BLHK: Array, k_BSHK: Array) -> Array:
         """float32 [B, H, L, S]: the shares of the keys, without dropout; 0 where one is not seen.
         Raises `Refused` on another backend than xla: the others never have them all."""
-        require(self.backend == "xla", self.backend, "keeps no weights")
+        whole = self.backend == "xla" and self.blocks == 1
+        require(whole, self.backend, "keeps no weights")
+        q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
+        k_BSHK = jnp.repeat(k_BSHK, q_BLHK.shape[2] // k_BSHK.shape[2], 2)
         s_BHLS = scores(q_BLHK, k_BSHK, self.arrays["bias_B1LS"], "BSHK")
         return jax.nn.softmax(s_BHLS, axis=-1)
+
+    def _turned(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Array, Array]:
+        if self.turns is None:
+            return q_BLHK, k_BSHK
+        return turned(q_BLHK, self.turns), turned(k_BSHK, self.turns)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Alternating:
+    """The attention of a layer, called as `Attention` is: of whole rows or of a window."""
+
+    whole: Attention
+    local: Attention
+    is_global: Array
+
+    def __call__(self, *given: Array | None) -> Array:
+        # By its number within the loop over layers, so that parameters stay one stacked array.
+        return self._chosen(Attention.__call__, *given)
+
+    def weights(self, *given: Array) -> Array:
+        return self._chosen(Attention.weights, *given)
+
+    def _chosen(self, method: Any, *given: Array | None) -> Array:
+        return jax.lax.cond(
+            self.is_global,
+            lambda *given: method(self.whole, *given),
+            lambda *given: method(self.local, *given),
+            *given,
+        )
 
 
 def bind(
@@ -79,14 +126,77 @@ def bind(
     backend: str = "xla",
     dropout: float = 0.0,
     mesh: Mesh | None = None,
+    turns: Turns | None = None,
 ) -> Attention:
     """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX
-    takes by itself. They need not be there, so that a program can be compiled for others. Raises
-    `Refused` naming the backend when it cannot compute on them."""
+    takes by itself. They need not be there, so that a program can be compiled for others. turns: of
+    queries and keys, whose columns are then the same. Raises `Refused` naming the backend when it
+    cannot compute on them."""
     if backend not in _BACKENDS:
         raise Refused(f"no attention backend {backend!r} (there are {', '.join(_BACKENDS)})")
     prepare, _ = _BACKENDS[backend]
-    return Attention(prepare(mask, queries, keys, mesh), mask, backend, dropout, mesh)
+    blocks = blocks_of(queries.pack.shape[1], mask.window)
+    if blocks > 1:
+        queries = jax.tree.map(lambda a: a.reshape(-1, a.shape[1] // blocks), queries)
+        size, margin = queries.pack.shape[1], _margin(mask.window)
+        keys = _around(keys, blocks, mask.window)
+        # Beyond a row, too: nothing there is anyone's own column.
+        first_R1 = jnp.arange(len(keys.pack))[:, None] % blocks * size - margin
+        keys = dataclasses.replace(keys, position=first_R1 + jnp.arange(size + 2 * margin))
+    arrays = prepare(mask, queries, keys, mesh)
+    return Attention(arrays, mask, backend, dropout, mesh, turns, blocks)
+
+
+def turns_of(positions_BL: Array, size: int, theta: float) -> Turns:
+    """float32 (cos, sin) [B, L, 1, K/2]: of each position times the speeds theta^(-2i/K)
+    (Su et al. 2021, §3.2.2)."""
+    speeds = theta ** -(jnp.arange(0, size, 2, dtype=jnp.float32) / size)
+    angles = positions_BL[..., None, None] * speeds
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def turned(x_BLHK: Array, turns: Turns) -> Array:
+    """Number i of a head and number i + K/2 are turned as one pair."""
+    cos, sin = turns
+    a, b = jnp.split(x_BLHK.astype(jnp.float32), 2, axis=-1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x_BLHK.dtype)
+
+
+def _margin(window: int) -> int:
+    """Columns on each side of a block that its queries may see: kernels take 128 n keys."""
+    return -(-window // 128) * 64
+
+
+def blocks_of(length: int, window: int) -> int:
+    """Into how many blocks a row is cut, of which each sees itself and its margins; 1: that pays
+    not."""
+    margin = _margin(window)
+    sizes = [n for n in range(max(margin, 1), max(128, 2 * margin) + 1) if not length % n]
+    # Kernels take 128 n queries.
+    size = max(sizes, key=lambda n: (n % 128 == 0, n), default=length)
+    if not window or length < 2 * (size + 2 * margin):
+        return 1
+    return length // size
+
+
+def _around(arrays: Any, blocks: int, window: int) -> Any:
+    """Each array [B, S, ...] as [B * blocks, S / blocks + 2 margins, ...], zeros beyond the rows:
+    what the queries of each block may see."""
+    margin = _margin(window)
+
+    def cut(x: Array) -> Array:
+        rows, keys, *rest = x.shape
+        size = keys // blocks
+        x = x.reshape(rows, blocks, size, *rest)
+        edges = [(0, 0), (1, 1), (0, 0), *[(0, 0) for _ in rest]]
+        x = jnp.pad(x, edges)
+        before = x[:, :-2, size - margin :]
+        after = x[:, 2:, :margin]
+        return jnp.concatenate([before, x[:, 1:-1], after], 2).reshape(
+            rows * blocks, size + 2 * margin, *rest
+        )
+
+    return jax.tree.map(cut, arrays)
 
 
 def _platform(mesh: Mesh | None) -> str:
@@ -165,7 +275,9 @@ def _flash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool =
         fits = size >= 16 and not size & (size - 1)
         require(fits, "flash", f"takes heads of 16, 32, 64 ... on GPUs, not of {size}")
         run = flash_gpu.attend
-    kernel = flash.Kernel(self.mask, rate, interpret, length, k_BSHK.shape[1], size)
+    keys = k_BSHK.shape[1]
+    last = keys - 1 if self.blocks == 1 else flash.NO_COLUMN
+    kernel = flash.Kernel(self.mask, rate, interpret, length, keys, size, last)
     arrays = (
         (q_BLHK, (None, "heads", None)),
         (k_BSHK, (None, "heads", None)),

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, split_key
+from xlingjax.model.layers import Dense, Norm, activation, dropout, split_key
 
 Array = jax.Array
 
@@ -55,16 +55,19 @@ class MultiHeadAttention(nn.Module):
         past: tuple[KeysValues, Array] | None = None,
     ):
         c = self.config
-        project = dict(
-            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
-        )
-        q_BLHK = Dense(c, **project, name="query")(x_BLD)
+
+        def project(name: str, heads: int) -> Dense:
+            names = ("embed",), ("heads", "kv")
+            return Dense(c, (heads, c.head_dim), *names, c.attention_bias, name=name)
+
+        kv_heads = c.kv_heads or c.heads
+        q_BLHK = project("query", c.heads)(x_BLD)
         if isinstance(memory, tuple):
             o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
         else:
             # Computed only here: at a decoder's steps those of the source never change.
-            k_BSHK = Dense(c, **project, name="key")(memory)
-            v_BSHK = Dense(c, **project, name="value")(memory)
+            k_BSHK = project("key", kv_heads)(memory)
+            v_BSHK = project("value", kv_heads)(memory)
             if past is None:
                 if self.is_mutable_collection(WEIGHTS):
                     weights_BHLS = attention.weights(q_BLHK, k_BSHK)
@@ -73,7 +76,8 @@ class MultiHeadAttention(nn.Module):
             else:
                 past = written(past, (k_BSHK, v_BSHK))
                 o_BLHK = attention.step(q_BLHK, *past, "BHSK")
-        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
+        names = ("heads", "kv"), ("embed",)
+        y_BLD = Dense(c, (c.dim,), *names, c.attention_bias, name="out")(o_BLHK)
         if past is None:
             return y_BLD
         return y_BLD, past
@@ -90,7 +94,7 @@ class CrossAttention(nn.Module):
     ) -> Array:
         c = self.config
         attend = MultiHeadAttention(c, name="attention")
-        norm = LayerNorm(c, name="norm")
+        norm = Norm(c, name="norm")
         if c.norm_order == "pre":
             y_BLD = attend(norm(x_BLD), memory, attention, keys[0])
             return x_BLD + dropout(y_BLD, c.dropout, keys[1])
@@ -104,9 +108,12 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: Array) -> Array:
         c = self.config
-        h_BLF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="in")(x_BLD)
-        h_BLF = gelu(c, h_BLF)
-        return Dense(c, (c.dim,), ("mlp",), ("embed",), name="out")(h_BLF)
+        inwards = (c.ffn,), ("embed",), ("mlp",), c.ffn_bias == "both"
+        h_BLF = activation(c, Dense(c, *inwards, name="in")(x_BLD))
+        if c.gated:
+            h_BLF = h_BLF * Dense(c, *inwards, name="gate")(x_BLD)
+        outwards = (c.dim,), ("mlp",), ("embed",), c.ffn_bias != "none"
+        return Dense(c, *outwards, name="out")(h_BLF)
 
 
 class Block(nn.Module):
@@ -114,7 +121,8 @@ class Block(nn.Module):
     cross-attention slot; None leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD,
     the longer past).
 
-    `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)).
+    `key` None = no dropout; number: the layer's. Post-LN: norm(x + f(x)) (XLM §3); pre-LN:
+    x + f(norm(x)).
     self_attention: a module that is called as `MultiHeadAttention` is.
     """
 
@@ -129,13 +137,14 @@ class Block(nn.Module):
         attention: Attention,
         memory: tuple[Array | KeysValues, Attention] | None,
         past: tuple[KeysValues, Array] | None = None,
+        number: Array | int = 0,
     ):
         c = self.config
         keys = split_key(key, 5)
         self_attention = self.self_attention(c, name="attention")
-        attention_norm = LayerNorm(c, name="attention_norm")
+        attention_norm = Norm(c, name="attention_norm")
         feed_forward = FeedForward(c, name="ffn")
-        ffn_norm = LayerNorm(c, name="ffn_norm")
+        ffn_norm = Norm(c, name="ffn_norm")
         pre = c.norm_order == "pre"
 
         plugged_in = c.cross_attention and memory is not None
@@ -146,6 +155,8 @@ class Block(nn.Module):
             y_BLD = x_BLD
             if pre:
                 y_BLD = attention_norm(x_BLD)
+                if not c.first_norm:
+                    y_BLD = jnp.where(number == 0, x_BLD, y_BLD)
             seen_BLD = self_attention(y_BLD, y_BLD, attention, keys[0], past)
             if past is not None:
                 seen_BLD, past = seen_BLD

@@ -30,7 +30,8 @@ def count_parameters(config: ModelConfig) -> int:
     padding = config.padded_vocab_size - config.true_rows
     shapes = jax.tree.leaves(model.abstract())
     axes = jax.tree.leaves(model.logical_axes(), is_leaf=lambda x: isinstance(x, tuple))
-    total = 0
+    # The norm that only the other layers have is in the stack.
+    total = 0 if config.first_norm else -config.dim * (1 + config.norm_bias)
     for leaf, names in zip(shapes, axes, strict=True):
         total += math.prod(
             size - padding if name == "vocab" else size

@@ -102,7 +102,7 @@ def attend(
             preferred_element_type=jnp.float32,
         )
         s_BHQS = apart(s_BHQS)
-        allowed_BQS = mask(fields_BQ, keys, first=first)
+        allowed_BQS = mask(fields_BQ, keys)
         s_BHQS = jnp.where(allowed_BQS[:, None], s_BHQS, lowest)
         p_BHQS = jax.nn.softmax(s_BHQS, axis=-1).astype(v_BSHK.dtype)
         p_BHQS = dropout(p_BHQS, rate, key)

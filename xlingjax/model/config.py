@@ -20,17 +20,19 @@ MOST = {
 }
 """More is no model, and would be a table of as many names before it is found out."""
 WHOLE = {
-    "[1, inf)": "heads vocab_size table_rows max_positions vocab_multiple relative_buckets"
-    " relative_max_distance",
-    "[0, inf)": "num_languages dan language_tokens position_offset unroll",
-    "[2, inf)": "segments",
+    "[1, inf)": "heads kv_heads vocab_size table_rows max_positions vocab_multiple segments"
+    " global_every relative_buckets relative_max_distance",
+    "[0, inf)": "num_languages dan language_tokens position_offset unroll window",
 }
 """Interval -> other fields whose whole numbers lie in it."""
 WITH_STREAMS = ("xla", "chunked")
 """Attention backends that know the distances of predicting streams."""
 CHOICES: dict[str, tuple[str, ...]] = {
+    "positions": ("learned", "rotary"),
     "norm_order": ("post", "pre"),
-    "gelu": ("exact", "tanh"),
+    "norm": ("layer", "rms"),
+    "ffn_bias": ("both", "out", "none"),
+    "activation": ("gelu", "gelu_tanh", "silu", "relu"),
     "head": ("tied", "transform", "plain"),
     "decoder_embeddings": ("shared", "shared_tokens", "separate"),
     "classifier": (
@@ -44,6 +46,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plug_in",
         "plug_in_tagging",
         "plug_in_spans",
+        "transform",
+        "transform_mean",
+        "transform_tagging",
+        "transform_spans",
     ),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -69,24 +75,55 @@ class ModelConfig:
     heads: int
     ffn: int
     vocab_size: int
+    positions: str = "learned"
+    """"learned": a table of positions is added to the embeddings; "rotary": queries and keys are
+    turned by their positions (Su et al. 2021)."""
+    rotary_theta: float = 10_000.0
+    """Of "rotary": wavelengths go from 2 pi tokens to 2 pi times this."""
+    rotary_scale: float = 1.0
+    """Positions are divided by it."""
+    local_theta: float | None = None
+    """`rotary_theta` of local layers; None = the same."""
+    window: int = 0
+    """In local layers a token sees those that are at most half as many columns away; 0 = no layer
+    is local."""
+    global_every: int = 3
+    """Of a `window`: of so many layers the first is global (ModernBERT §2.1.1)."""
     max_positions: int = 512
-    """Rows of the position table, the offset's rows included (XLM 512, XLM-R 514)."""
+    """Rows of the position table, the offset's rows included (XLM 512, XLM-R 514); of "rotary" the
+    tokens of the longest row."""
     position_offset: int = 0
     """Row of the first token's position (XLM 0; XLM-R 2, where padding has row 1)."""
     num_languages: int = 0
     """Rows of the language embedding; it exists only for more than one language (XLM §3.1)."""
     segments: int | None = None
-    """Rows of the segment embedding: each side of a pair has its own (BERT); None = there is none.
-    """
+    """Rows of the segment embedding: each side of a pair has its own (BERT), or all tokens one;
+    None = there is none."""
     norm_order: str = "post"
     """"post": LayerNorm after each residual sum (the papers); "pre": before each sublayer, and once
     at the end."""
+    norm: str = "layer"
+    """"layer": LayerNorm; "rms": without a mean and a bias (EuroBERT)."""
     norm_eps: float = 1e-12
+    norm_bias: bool = True
+    """Biases of norms, and of the dense layer of a "transform" (ModernBERT has neither)."""
     embedding_norm: bool = True
-    gelu: str = "exact"
+    first_norm: bool = True
+    """Of "pre": whether the first layer has a norm before its attention (ModernBERT has that of
+    the embeddings)."""
+    kv_heads: int | None = None
+    """Heads of keys and values, each read by equally many of the queries'; None = `heads`."""
+    attention_bias: bool = True
+    activation: str = "gelu"
+    gated: bool = False
+    """Whether the feed-forward layer's inner states are multiplied with a second projection
+    (Shazeer 2020)."""
+    ffn_bias: str = "both"
     head: str = "tied"
-    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias
-    (XLM-R); "plain": tied projection alone (BART, ProphetNet)."""
+    """"tied": projection + bias (XLM); "transform": dense, activation, norm, then projection + bias
+    (XLM-R); "plain": projection alone (BART, ProphetNet)."""
+    tied: bool = True
+    """Whether the head projects on the embeddings' token table, or on its own (EuroBERT)."""
     embedding_scale: bool = False
     """Word embeddings are read times sqrt(D) (fairseq's translation models)."""
     decoder_layers: int = 0
@@ -115,7 +152,8 @@ class ModelConfig:
     of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
     every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as
     "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on
-    [H; S] of every token."""
+    [H; S] of every token; "transform": dense, activation, norm, dropout, linear on the first state,
+    "transform_mean" on their mean, "transform_tagging", "transform_spans" on each (ModernBERT)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None
@@ -167,7 +205,7 @@ class ModelConfig:
         for interval, fields in WHOLE.items():
             require_whole(self, interval, fields, where)
         require_numbers(self, "[0, inf)", "init_std", where)
-        require_numbers(self, "(0, inf)", "norm_eps", where)
+        require_numbers(self, "(0, inf)", "norm_eps rotary_theta rotary_scale local_theta", where)
         require_numbers(self, "[0, 1)", "dropout attention_dropout classifier_dropout", where)
         if self.task_labels is not None:
             # In one order, as tuples: a configuration is compared and hashed. JSON gives lists.
@@ -184,7 +222,20 @@ class ModelConfig:
         no_decoder = not self.decoder_layers
         needs_decoder = self.classifier == "decoder" or self.language_tokens or self.streams
         exact = self.relative_buckets // 2
+        rotary = self.positions == "rotary"
         for wrong, fault in (
+            (
+                self.heads % (self.kv_heads or 1),
+                f"kv_heads={self.kv_heads} does not divide heads={self.heads}",
+            ),
+            (
+                rotary and (self.head_dim % 2 or self.position_offset),
+                "positions='rotary' needs heads of an even size, and no position_offset",
+            ),
+            (
+                (rotary or self.window or not self.first_norm) and self.decoder_layers,
+                "positions='rotary', window and first_norm=False have no decoder",
+            ),
             (self.true_rows < self.vocab_size, "table_rows must be vocab_size or more"),
             (self.dim % self.heads, f"heads={self.heads} does not divide dim={self.dim}"),
             (
@@ -226,6 +277,10 @@ class ModelConfig:
     @property
     def head_dim(self) -> int:
         return self.dim // self.heads
+
+    def is_global(self, layer: Any) -> Any:
+        """Whether a layer, by its number, sees whole rows."""
+        return layer % self.global_every == 0 if self.window else layer >= 0
 
     @property
     def padded_vocab_size(self) -> int:

@@ -3,8 +3,9 @@
 Parameter paths (also the names on disk):
 `embeddings/{tokens,positions,languages,segments}/embedding`, `embeddings/norm/{scale,bias}`,
 `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
-`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, of
-several tasks `classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
+`head/{dense/{kernel,bias},norm/{scale,bias},tokens/embedding,bias}`,
+`classifier/{{dense,out}/{kernel,bias},norm/{scale,bias}}`, of several tasks
+`classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
 `paraphrase/out/{kernel,bias}`, `dan/{in,out}/{kernel,bias}`.
 """
 
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import bind
+from xlingjax.model.attention import bind, turns_of
 from xlingjax.model.block import WEIGHTS
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.heads import (
@@ -29,8 +30,8 @@ from xlingjax.model.heads import (
     VocabularyHead,
     WordRecovery,
 )
-from xlingjax.model.layers import Embed, LayerNorm, dropout, split_key
-from xlingjax.model.masks import Fields, Mask, bidirectional
+from xlingjax.model.layers import Embed, Norm, dropout, split_key
+from xlingjax.model.masks import Fields, Mask, bidirectional, near
 from xlingjax.model.stack import Stack
 
 Array = jax.Array
@@ -39,7 +40,7 @@ Batch = Mapping[str, Array]
 
 
 class Embeddings(nn.Module):
-    """Token + position (+ language) embeddings, LayerNorm, dropout (XLM §3.1)."""
+    """Token + position (+ language) embeddings, Norm, dropout (XLM §3.1)."""
 
     config: ModelConfig
 
@@ -63,12 +64,13 @@ class Embeddings(nn.Module):
             x_BLD = x_BLD + shift_BLD
         if c.embedding_scale:
             x_BLD = x_BLD * c.dim**0.5
-        # Padding keeps the row just below the first position (XLM-R's row 1).
-        padding_row = max(c.position_offset - 1, 0)
-        positions_BL = jnp.where(
-            batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
-        )
-        x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
+        if c.positions == "learned":
+            # Padding keeps the row just below the first position (XLM-R's row 1).
+            padding_row = max(c.position_offset - 1, 0)
+            positions_BL = jnp.where(
+                batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
+            )
+            x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
             init = None
             if c.language_init == "zero":
@@ -77,9 +79,10 @@ class Embeddings(nn.Module):
             x_BLD += languages(batch["language_ids"])
         if c.segments:
             sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))
+            sides_BL = jnp.minimum(sides_BL, c.segments - 1)
             x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
         if c.embedding_norm:
-            x_BLD = LayerNorm(c, name="norm")(x_BLD)
+            x_BLD = Norm(c, name="norm")(x_BLD)
         # Sums and norm in float32, the layers in the compute type.
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)
 
@@ -123,8 +126,12 @@ class _Modules(nn.Module):
         keys = split_key(key)
         fields = Fields.from_batch(batch)
 
-        def bound(mask):
-            return bind(mask, fields, fields, c.attention_backend, c.attention_dropout, self.mesh)
+        def bound(mask, theta=c.rotary_theta):
+            turns = None
+            if c.positions == "rotary":
+                turns = turns_of(batch["position_ids"] / c.rotary_scale, c.head_dim, theta)
+            backend = c.attention_backend, c.attention_dropout, self.mesh
+            return bind(mask, fields, fields, *backend, turns)
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
@@ -134,7 +141,10 @@ class _Modules(nn.Module):
         if memory is not None:
             memory_BSD, memory_spec = memory
             memory = (memory_BSD, bound(memory_spec))
-        return self.encoder(x_BLD, keys[1], bound(mask), memory, all_layers)
+        attention = bound(mask)
+        if c.window:
+            attention = attention, bound(mask & near(c.window), c.local_theta or c.rotary_theta)
+        return self.encoder(x_BLD, keys[1], attention, memory, all_layers)
 
     def everything(self):
         # Flax makes a parameter where it is first used, so each module is called once.
@@ -260,7 +270,8 @@ class Encoder:
         vocabulary."""
         g, bias_V = self._run(params, lambda modules: modules.head(h))
         # Tied: the table that words are looked up in is the head's kernel.
-        table_VD = params["embeddings"]["tokens"]["embedding"]
+        owner = "embeddings" if self.config.tied else "head"
+        table_VD = params[owner]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
 
     def classify(

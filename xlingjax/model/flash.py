@@ -30,6 +30,7 @@ _ELEMENTS = 1 << 17  # scores of a block: half a megabyte in float32, of which a
 _LONG = 3072
 """Keys, at most, that with all that is computed of them take no more of the chip's memory than the
 compiler gives a kernel of itself: 16 MiB."""
+NO_COLUMN = 1 << 30  # beyond all
 NEVER = float(np.finfo(np.float32).min)
 
 
@@ -43,6 +44,7 @@ class Kernel:
     length: int
     keys: int
     size: int
+    last: int  # the last key's column, which queries beyond it have for their own
     together: int = 1  # heads that stand side by side in the chip's lanes; of TPUs
 
     @property
@@ -283,7 +285,7 @@ def masked(kernel: Kernel, scores, queries: Fields, keys: Fields) -> Array:
     As `Mask.__call__`: a query that sees nothing sees its own column, which is why that lies above
     what else is not allowed, and below all that is.
     """
-    own = jnp.minimum(queries.position, kernel.keys - 1) == keys.position
+    own = jnp.minimum(queries.position, kernel.last) == keys.position
     low = jnp.where(own, jnp.float32(NEVER / 2), jnp.float32(NEVER))
     return jnp.where(kernel.mask.allow(queries, keys), scores, low)
 

@@ -6,12 +6,15 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, kernel_init, split_key
+from xlingjax.model.layers import Dense, Embed, Norm, activation, dropout, kernel_init, split_key
 from xlingjax.model.masks import Fields
 
 Array = jax.Array
 
-OF_TOKENS = ("tagging", "spans", "plug_in_tagging", "plug_in_spans")
+OF_TOKENS = (
+    *("tagging", "spans", "plug_in_tagging", "plug_in_spans"),
+    *("transform_tagging", "transform_spans"),
+)
 """Classifiers that read every state, and not one of the row."""
 
 
@@ -25,8 +28,10 @@ class VocabularyHead(nn.Module):
     def __call__(self, h_BMD: Array) -> tuple[Array, Array]:
         c = self.config
         if c.head == "transform":
-            h_BMD = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BMD)
-            h_BMD = LayerNorm(c, name="norm")(gelu(c, h_BMD))
+            h_BMD = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(h_BMD)
+            h_BMD = Norm(c, name="norm")(activation(c, h_BMD))
+        if not c.tied and self.is_initializing():
+            Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")(jnp.zeros((1,), int))
         if c.head == "plain":
             return h_BMD, jnp.zeros((c.padded_vocab_size,), jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
@@ -59,7 +64,9 @@ class Classifier(nn.Module):
             d_BD = u_BD - v_BD
             both_BE = jnp.concatenate([d_BD, jnp.abs(d_BD)], -1)
             h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(both_BE)
-            x = dropout(gelu(c, h_BF), rate, keys[0])
+            x = dropout(activation(c, h_BF), rate, keys[0])
+        elif c.classifier.startswith("transform"):
+            x = dropout(self._transformed(h_BLD, fields), rate, keys[0])
         elif c.classifier in OF_TOKENS:
             x = dropout(h_BLD, rate, keys[0])
         elif c.classifier == "pooler":
@@ -74,6 +81,17 @@ class Classifier(nn.Module):
         logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)
         # The loss takes its logarithm in float32.
         return logits.astype(jnp.float32)
+
+    def _transformed(self, h_BLD: Array, fields: Fields) -> Array:
+        c = self.config
+        x = h_BLD
+        if c.classifier == "transform":
+            x = h_BLD[:, 0]
+        elif c.classifier == "transform_mean":
+            valid_BL1 = fields.valid[..., None]
+            x = (h_BLD * valid_BL1).sum(1, dtype=jnp.float32) / valid_BL1.sum(1)
+        x = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(x)
+        return Norm(c, name="norm")(activation(c, x))
 
 
 class TaskClassifiers(nn.Module):

@@ -1,4 +1,4 @@
-"""The leaves: Dense, LayerNorm, Embed, each with the logical names of its axes, and dropout.
+"""The leaves: Dense, Norm, Embed, each with the logical names of its axes, and dropout.
 
 Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never split. `partition.py`
 maps them to the axes of the mesh.
@@ -41,6 +41,7 @@ class Dense(nn.Module):
     outputs: tuple[int, ...]
     input_names: Names
     output_names: Names
+    bias: bool = True
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -53,29 +54,35 @@ class Dense(nn.Module):
             names = self.input_names + self.output_names
             init = nn.with_logical_partitioning(kernel_init(self.config, fan_in), names)
             kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
-        zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
-        bias = self.param("bias", zeros, self.outputs, jnp.float32)
         dtype = jnp.dtype(self.config.dtype)
+        bias = jnp.zeros((), dtype)
+        if self.bias:
+            zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
+            bias = self.param("bias", zeros, self.outputs, jnp.float32).astype(dtype)
         if rows_OI is not None:
             x_RI = x.reshape(-1, fan_in).astype(dtype)
             y_RO = product_of_few(rows_OI, x_RI).T
-            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
+            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias
         last_of_x = tuple(range(x.ndim - n, x.ndim))
         first_of_kernel = tuple(range(n))
         contracted = ((last_of_x, first_of_kernel), ((), ()))
         y = jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), contracted)
-        return y + bias.astype(dtype)
+        return y + bias
 
 
 def by_rows(params: dict[str, Any], dtype: str) -> dict[str, Any]:
     """Parameters of modules in which each Dense has `rows` [outputs, inputs], for `product_of_few`,
     and no kernel."""
-    if "kernel" in params:
-        kernel_IO = params["kernel"].reshape(-1, params["bias"].size)
-        return {"rows": kernel_IO.T.astype(dtype), "bias": params["bias"]}
     result = {}
     for name, value in params.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "kernel" in value:
+            # Of heads, what joins them has two axes of inputs; what makes them, of outputs.
+            kernel, rest = value["kernel"], {**value}
+            del rest["kernel"]
+            inputs = kernel.shape[:-1] if name == "out" else kernel.shape[:1]
+            rest["rows"] = kernel.reshape(math.prod(inputs), -1).T.astype(dtype)
+            value = rest
+        elif isinstance(value, dict):
             value = by_rows(value, dtype)
         result[name] = value
     return result
@@ -88,18 +95,25 @@ def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
     return jax.lax.optimization_barrier(jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options))
 
 
-class LayerNorm(nn.Module):
-    """LayerNorm over the last axis, computed in float32, returned in the compute type."""
+class Norm(nn.Module):
+    """LayerNorm or RMSNorm over the last axis, in float32, returned in the compute type."""
 
     config: ModelConfig
 
     @nn.compact
     def __call__(self, x_BLD: Array) -> Array:
+        c = self.config
         shape = x_BLD.shape[-1:]
         ones = nn.with_logical_partitioning(nn.initializers.ones, (None,))
         scale_D = self.param("scale", ones, shape, jnp.float32)
-        zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None,))
-        bias_D = self.param("bias", zeros, shape, jnp.float32)
+        if c.norm == "rms":
+            x = x_BLD.astype(jnp.float32)
+            x = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + c.norm_eps)
+            return (x * scale_D).astype(c.dtype)
+        bias_D = jnp.zeros(shape, jnp.float32)
+        if c.norm_bias:
+            zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None,))
+            bias_D = self.param("bias", zeros, shape, jnp.float32)
         return _normalised(x_BLD, scale_D, bias_D, self.config.norm_eps, self.config.dtype)
 
 
@@ -157,11 +171,9 @@ class Embed(nn.Module):
         return jnp.take(table, ids_BL, axis=0)
 
 
-def gelu(config: ModelConfig, x: Array) -> Array:
-    """Exact: x * Phi(x) by erf, as XLM and BERT write it; tanh: the usual approximation."""
-    if config.gelu == "tanh":
-        return jax.nn.gelu(x, approximate=True)
-    return _exact_gelu(x)
+def activation(config: ModelConfig, x: Array) -> Array:
+    """GELU: x * Phi(x) by erf, as XLM and BERT write it; with tanh: the usual approximation."""
+    return _ACTIVATIONS[config.activation](x)
 
 
 @jax.custom_vjp
@@ -182,6 +194,13 @@ def _exact_gelu_backward(x, dy):
 
 
 _exact_gelu.defvjp(_exact_gelu_forward, _exact_gelu_backward)
+
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "gelu": _exact_gelu,
+    "gelu_tanh": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "relu": jax.nn.relu,
+}
 
 
 def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:

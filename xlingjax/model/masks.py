@@ -70,9 +70,10 @@ class Mask:
 
     name: str
     allow: Callable[[Fields, Fields], Array] = dataclasses.field(compare=False, repr=False)
+    window: int = dataclasses.field(default=0, compare=False, repr=False)
+    """Nobody sees further than half as many columns; 0: that is not known."""
 
-    def __call__(self, q: Fields, k: Fields, first: Array = 0) -> Array:
-        """first: number of the first query in its row."""
+    def __call__(self, q: Fields, k: Fields) -> Array:
         # Predicates then need no axes of their own: operators broadcast L against S.
         q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)
         k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
@@ -81,15 +82,15 @@ class Mask:
         allowed_BLS = xp.broadcast_to(self.allow(q_BL1, k_B1S), shape)
         # A softmax over nothing would be even over all keys: the state, of padding or of a MASK
         # without context, would depend on what it must not see.
-        length, keys = shape[-2:]
-        own_key_L1 = xp.minimum(xp.arange(length) + first, keys - 1)[:, None]
-        own_LS = own_key_L1 == xp.arange(keys)
+        own_BLS = xp.minimum(q_BL1.position, k_B1S.position[..., -1:]) == k_B1S.position
         sees_nothing_BL1 = ~allowed_BLS.any(-1, keepdims=True)
-        return allowed_BLS | (sees_nothing_BL1 & own_LS)
+        return allowed_BLS | (sees_nothing_BL1 & own_BLS)
 
     def __and__(self, other: "Mask") -> "Mask":
         name = f"({self.name} & {other.name})"
-        return Mask(name, lambda q, k: self.allow(q, k) & other.allow(q, k))
+        windows = [mask.window for mask in (self, other) if mask.window]
+        window = min(windows, default=0)
+        return Mask(name, lambda q, k: self.allow(q, k) & other.allow(q, k), window)
 
     def __or__(self, other: "Mask") -> "Mask":
         name = f"({self.name} | {other.name})"
@@ -100,7 +101,7 @@ class Mask:
 
     def named(self, name: str) -> "Mask":
         """The same predicate under a shorter name."""
-        return Mask(name, self.allow)
+        return Mask(name, self.allow, self.window)
 
 
 # A predicate of one of the two names the other too (`| True`, `& False`), for its shape.
@@ -114,6 +115,17 @@ mask_queries = Mask("mask_queries", lambda q, k: q.is_mask | (k.is_mask & False)
 mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
 # All padding is pack 0, so that the packs alone would let it see itself.
 bidirectional = same_pack & valid_keys
+
+
+def near(window: int) -> Mask:
+    """Those that are at most half a window of columns away, oneself among them."""
+    most = window // 2
+
+    def allow(q: Fields, k: Fields) -> Array:
+        return (q.position - k.position <= most) & (k.position - q.position <= most)
+
+    return Mask(f"near({window})", allow, window)
+
 
 # What is not masked, of the same example.
 _context = same_pack & valid_keys & ~mask_keys

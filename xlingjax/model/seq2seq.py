@@ -18,7 +18,7 @@ from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params, one_token
 from xlingjax.model.heads import VocabularyHead
-from xlingjax.model.layers import LayerNorm, by_rows, split_key
+from xlingjax.model.layers import Norm, by_rows, split_key
 from xlingjax.model.masks import Fields, Mask, bidirectional, causal
 from xlingjax.model.stack import Stack
 
@@ -239,7 +239,7 @@ class Seq2Seq(Encoder):
         h_BD = x_BLD[:, -1]
         if c.norm_order == "pre":
             final_norm = self._view(params)["decoder"]["final_norm"]
-            h_BD = LayerNorm(c).apply({"params": final_norm}, h_BD)
+            h_BD = Norm(c).apply({"params": final_norm}, h_BD)
         return h_BD, dataclasses.replace(cache, past=tuple(past), column=cache.column + 1)
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:

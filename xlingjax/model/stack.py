@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xlingjax.model.attention import Attention
+from xlingjax.model.attention import Alternating, Attention
 from xlingjax.model.block import WEIGHTS, Block, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import LayerNorm
+from xlingjax.model.layers import Norm
 from xlingjax.model.partition import batch_sharding, row_devices
 
 Array = jax.Array
@@ -21,6 +21,7 @@ class Stack(nn.Module):
     """N blocks, `layers/*` stacked on axis 0, and `final_norm` for pre-LN.
 
     Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD.
+    attention: of all layers, or that of the global and that of the local ones.
     self_attention: see `Block`. A decoder's step, with the keys and values of earlier columns, goes
     through the blocks without it (`Seq2Seq.step`).
     """
@@ -34,7 +35,7 @@ class Stack(nn.Module):
         self,
         x_BLD: Array,
         key: Array | None,
-        attention: Attention,
+        attention: Attention | tuple[Attention, Attention],
         memory: tuple[Array, Attention] | None = None,
         all_layers: bool = False,
     ):
@@ -51,8 +52,12 @@ class Stack(nn.Module):
                 return x_BLD
             return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
 
-        def body(block, x_BLD, key):
-            y_BLD = rows(block(rows(x_BLD), key, attention, memory))
+        def body(block, x_BLD, layer):
+            key, number = layer
+            here = attention
+            if isinstance(attention, tuple):
+                here = Alternating(*attention, c.is_global(number))
+            y_BLD = rows(block(rows(x_BLD), key, here, memory, number=number))
             if all_layers:
                 return y_BLD, y_BLD
             return y_BLD, None
@@ -73,10 +78,12 @@ class Stack(nn.Module):
             unroll=c.unroll or c.layers,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
-        h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, keys_N)
+        numbers_N = jnp.arange(c.layers)
+        block = Block(c, self.self_attention, name="layers")
+        h_BLD, h_NBLD = scan(block, x_BLD, (keys_N, numbers_N))
         if c.norm_order == "pre":
             # A pre-LN block gives a bare sum, with no LayerNorm behind it.
-            h_BLD = LayerNorm(c, name="final_norm")(h_BLD)
+            h_BLD = Norm(c, name="final_norm")(h_BLD)
         if not all_layers:
             return h_BLD
         return jnp.concatenate([x_BLD[None], h_NBLD[:-1], h_BLD[None]])

@@ -186,8 +186,9 @@ RANDOM = "random"
 SLOT = "decoder/layers/cross_attention/"
 
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
-_OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
-_OF_LAYERS = ("norm_order", "gelu")
+_OF_EMBEDDINGS = ("positions", "embedding_norm", "embedding_scale", "position_offset", "norm")
+_OF_EMBEDDINGS += ("norm_eps",)
+_OF_LAYERS = ("norm_order", "activation", "gated", "window", "rotary_theta", "local_theta")
 Loaded = tuple[Any, str, list[str]]  # (parameters, givers in words, a line for each group)
 
 

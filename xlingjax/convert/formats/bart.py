@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from xlingjax.convert.formats.family import (
-    GELU,
+    IN_PROJ,
     SWITCH,
     Converted,
     Family,
     counted,
     projections,
     renamed,
-    unfused,
+    split,
 )
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
@@ -77,14 +77,17 @@ class Bart(Family):
         "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
         "vocab_size": ("vocab_size", None),
         "max_positions": ("max_position_embeddings", None),
-        "gelu": ("activation_function", "gelu", GELU),
         "embedding_scale": ("scale_embedding", False, SWITCH),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.0),
         "init_std": ("init_std", 0.02),
     }
-    fixed = {"is_encoder_decoder": True, "static_position_embeddings": False}
-    computed = {"embedding_norm": True, "gelu": "exact", "streams": 0, "segments": None}
+    fixed = {
+        "activation_function": "gelu",
+        "is_encoder_decoder": True,
+        "static_position_embeddings": False,
+    }
+    computed = {"streams": 0, "segments": None}
     body = "model."
     beside = ("lm_head.", BIAS)
     tied = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
@@ -198,13 +201,13 @@ class FairseqBart(Bart):
         "ffn": (("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), None),
         "vocab_size": ("words", None),
         "max_positions": ("positions", None),
-        "gelu": ("activation_fn", "gelu", GELU),
         # fairseq multiplies embeddings by the root of their width unless it is told not to.
         "embedding_scale": ("no_scale_embedding", False, {True: False, False: True}),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.0),
     }
     fixed = {
+        "activation_fn": "gelu",
         "share_all_embeddings": True,
         "encoder_learned_pos": True,
         "decoder_learned_pos": True,
@@ -223,7 +226,7 @@ class FairseqBart(Bart):
         )
 
     def usual(self, tensors: Tensors) -> Tensors:
-        return renamed(unfused(tensors), lambda name: self.body + name, self.tied)
+        return renamed(split(tensors, IN_PROJ), lambda name: self.body + name, self.tied)
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         return config, self.usual(tensors)

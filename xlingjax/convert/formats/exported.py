@@ -12,6 +12,7 @@ import numpy as np
 from xlingjax.convert.formats.bart import BART
 from xlingjax.convert.formats.family import Family, counted
 from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description
+from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
@@ -84,6 +85,8 @@ def exported(
 
 def _family(config: ModelConfig) -> Family:
     families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM)
+    if config.positions == "rotary":
+        families = (MODERNBERT, EUROBERT, GTE)
     if config.decoder_layers:
         families = (PROPHETNET,) if config.streams else (BART,)
     reasons = []

@@ -23,7 +23,15 @@ from xlingjax.model.params import flattened, nested
 
 Modules = Mapping[str, str]
 Settings = Mapping[str, tuple]
-GELU = {"gelu": "exact"}
+ORDINARY = {
+    name: ModelConfig.__dataclass_fields__[name].default
+    for name in (
+        *("positions", "window", "norm", "norm_bias", "embedding_norm", "first_norm", "kv_heads"),
+        *("attention_bias", "activation", "gated", "ffn_bias", "tied"),
+    )
+}
+"""What the layers of most families compute."""
+IN_PROJ = {"in_proj": ("q_proj", "k_proj", "v_proj")}
 SWITCH = {True: True, False: False}
 TAGS_AND_SPANS: Mapping[str, Modules] = {
     "tagging": {"classifier/out": "classifier"},
@@ -47,7 +55,10 @@ class Family:
     fixed: ClassVar[Mapping[str, Any]] = {}
     """{their setting: the only value that is computed here}, meant where none is named."""
     computed: ClassVar[Mapping[str, Any]] = {}
-    """{our setting: the only value that their classes compute}."""
+    """{our setting: the only value that their classes compute}; of `ORDINARY` those that are not
+    named, and in no other table, have the value there."""
+    free: tuple[str, ...] = ()
+    """Settings of `ORDINARY` whose value the tensors tell, or `config_of`."""
 
     body = ""
     """How the names of tensors begin that a bare model has without it."""
@@ -121,7 +132,10 @@ class Family:
 
     def unfit(self, config: ModelConfig) -> str:
         """Why their classes do not compute a model of ours; "": they do."""
-        others = [differing(config, **self.computed), seq2seq_form.unlike(config)]
+        known = {**ORDINARY, **self.computed}
+        for name in (*self.settings, *self.free):
+            known.pop(name, None)
+        others = [differing(config, **known), seq2seq_form.unlike(config)]
         return ", ".join(filter(None, others))
 
     def kind_of(self, config: ModelConfig) -> str | None:
@@ -338,25 +352,28 @@ def _today(name: str) -> str:
     return f"{start}.{part}".lstrip(".")
 
 
-def unfused(tensors: Tensors) -> Tensors:
-    """`in_proj_weight` and `in_proj_bias` (query, key, value in a column) as three tensors each."""
-    thirds: dict[str, tuple[str, int]] = {}
+def split(tensors: Tensors, fused: Mapping[str, Sequence[str]]) -> Tensors:
+    """Those of modules that hold several, one below the other, as several. fused: {such a module:
+    the names of those in it, in its place}."""
+    parts: dict[str, tuple[str, int, int]] = {}
     shapes = {}
     for name, shape in tensors.shapes.items():
-        start, _, part = name.rpartition(".in_proj_")
-        if start and part in ("weight", "bias") and shape and shape[0] % 3 == 0:
-            for third, projection in enumerate("qkv"):
-                unfused_name = f"{start}.{projection}_proj.{part}"
-                thirds[unfused_name] = (name, third)
-                shapes[unfused_name] = (shape[0] // 3, *shape[1:])
-        else:
+        # PyTorch's own attention has parameters `in_proj_weight` and `in_proj_bias`.
+        *above, module, part = ["", *name.replace(".in_proj_", ".in_proj.").split(".")]
+        names = fused.get(module, ())
+        if not names or not shape or shape[0] % len(names):
             shapes[name] = shape
+            continue
+        for number, other in enumerate(names):
+            own = ".".join((*above[1:], other, part))
+            parts[own] = (name, number, len(names))
+            shapes[own] = (shape[0] // len(names), *shape[1:])
 
     def fetch(name: str) -> np.ndarray:
-        if name not in thirds:
+        if name not in parts:
             return tensors.fetch(name)
-        fused, third = thirds[name]
-        return np.split(tensors.fetch(fused), 3)[third]
+        whole, number, count = parts[name]
+        return np.split(tensors.fetch(whole), count)[number]
 
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
@@ -394,7 +411,7 @@ def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np
     for name, leaf in flattened(abstract).items():
         if name not in fresh:
             continue
-        if name.endswith("/kernel"):
+        if name.endswith(("/kernel", "/embedding")):
             params[name] = rng.normal(0, std, leaf.shape).astype(np.float32)
         else:
             params[name] = np.full(leaf.shape, name.endswith("/scale"), np.float32)

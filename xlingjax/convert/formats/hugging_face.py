@@ -10,6 +10,7 @@ from xlingjax.convert.formats.bert import BERT
 from xlingjax.convert.formats.ernie_m import ERNIE_M
 from xlingjax.convert.formats.family import Converted, Family, adapter, converted
 from xlingjax.convert.formats.fields import Fields
+from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from xlingjax.convert.formats.tensors import open_tensors
@@ -34,7 +35,10 @@ from xlingjax.runtime.files import parsed_json
 # By config.json's model_type, which transformers itself goes by.
 FAMILIES: dict[str, Family] = {
     name: family
-    for family in (XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM, BERT, BART, PROPHETNET, ERNIE_M)
+    for family in (
+        *(XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM, BERT, BART, PROPHETNET, ERNIE_M),
+        *(MODERNBERT, EUROBERT, GTE),
+    )
     for name in family.types
 }
 TOKENIZER = "sentencepiece.bpe.model"

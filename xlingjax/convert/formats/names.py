@@ -38,22 +38,23 @@ class Place:
     leaf: jax.ShapeDtypeStruct
     theirs: tuple[str, ...]  # one for each layer, or one
     layers: bool  # ours has those of all layers
+    first: int  # layers before which have none there
     shape: tuple[int, ...]  # of each of theirs
     transposed: bool
     rows: int | None  # of words; ours has more, padding
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""
-        # Zeros, since the rows of padding behind the words are written by nothing.
-        value = np.zeros(self.leaf.shape, np.float32)
-        for layer, tensor in enumerate(tensors):
+        # Rows of padding behind the words are written by nothing, nor is a norm that is not there.
+        value = np.full(self.leaf.shape, self.ours.endswith("/scale"), np.float32)
+        for layer, tensor in enumerate(tensors, self.first):
             part = value[layer] if self.layers else value[: self.rows]
             part[...] = (tensor.T if self.transposed else tensor).reshape(part.shape)
         return value
 
     def to_theirs(self, value: np.ndarray) -> dict[str, np.ndarray]:
         tensors = {}
-        layers = value if self.layers else [value[: self.rows]]
+        layers = value[self.first :] if self.layers else [value[: self.rows]]
         for name, layer in zip(self.theirs, layers, strict=True):
             tensor = layer.reshape(self.shape)
             if self.transposed:
@@ -79,7 +80,8 @@ def places(
         theirs = f"{modules[module]}.{_PARTS[part]}"
         layers = "/layers/" in name
         shape = tuple(leaf.shape)[layers:]
-        numbers = range(leaf.shape[0] if layers else 1)
+        first = int("/attention_norm/" in name and not config.first_norm)
+        numbers = range(first, leaf.shape[0] if layers else 1)
         named = tuple(theirs.replace("{n}", str(n)) for n in numbers)
         turned = False
         rows = None
@@ -98,7 +100,7 @@ def places(
                 shape = shape[::-1]
         elif name.endswith("/bias"):
             shape = (math.prod(shape),)
-        table.append(Place(name, leaf, named, layers, shape, turned, rows))
+        table.append(Place(name, leaf, named, layers, first, shape, turned, rows))
     return table, without
 
 

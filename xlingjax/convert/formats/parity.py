@@ -10,6 +10,7 @@ import numpy as np
 
 from xlingjax.convert.formats.family import WRAPPERS
 from xlingjax.convert.formats.fields import Fields
+from xlingjax.convert.formats.modern import GTE
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -46,8 +47,12 @@ _KINDS = {
     "states": ("AutoModel", "states of every layer"),
     "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "transform": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "transform_mean": ("AutoModelForSequenceClassification", "logits of the classes"),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
+    "transform_tagging": ("AutoModelForTokenClassification", "logits of the tags"),
     "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
+    "transform_spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
     "decoder": ("AutoModelForSeq2SeqLM", "logits of the next piece"),
 }
 # A batch's logits over 250 002 pieces stay small, and it has padding.
@@ -100,7 +105,11 @@ def compare(
         kind = "decoder"
     elif config.num_labels:
         kind = config.classifier
-    tokenizer, theirs = opened(folder, transformers, kind)
+    described = None
+    # Named by code that lies beside it, which transformers' own class reads, too.
+    if config.positions == "rotary" and Fields(folder / "config.json").values.get("auto_map"):
+        described = transformers.AutoConfig.for_model(**GTE.described(config, vocabulary))
+    tokenizer, theirs = opened(folder, transformers, kind, described)
     most = config.max_positions - config.position_offset - bool(config.streams)
     rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
     # In float32 and with plain attention, as transformers computes.
@@ -139,9 +148,9 @@ def compare(
     return found
 
 
-def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
+def opened(folder: Path, transformers: Any, kind: str, config: Any = None) -> tuple[Any, Any]:
     """(the tokenizer, None where the folder has none of theirs; the model, in float32) that
-    transformers makes of the folder. Raises UserError where it makes none."""
+    transformers makes of the folder. config: instead of its own. Raises UserError where it makes none."""
     import torch
 
     auto, _ = _KINDS[kind]
@@ -152,9 +161,12 @@ def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
     try:
         tokenizer = None
         if has_tokenizer:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
+            given = here if config is None else {**here, "config": config}
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **given)
         if cross_lingual:
-            here["config"] = transformers.ProphetNetConfig.from_pretrained(folder, **here)
+            config = transformers.ProphetNetConfig.from_pretrained(folder, **here)
+        if config is not None:
+            here["config"] = config
         here |= {"dtype": torch.float32, "key_mapping": {WRAPPERS: ""}}
         model = getattr(transformers, auto).from_pretrained(folder, **here).eval()
     except Exception as error:  # of many kinds
@@ -176,7 +188,7 @@ def _batch(
     chosen = rows[start : start + _ROWS]
     batch = rows_of(chosen, language, vocabulary.pad_id, len(chosen), length)
     if config.segments:
-        second_L = np.arange(length) >= length // 2
+        second_L = (np.arange(length) >= length // 2) & (config.segments > 1)
         batch["sides"] = np.broadcast_to(second_L, batch["input_ids"].shape).astype(np.int32)
     if kind == "decoder":
         other = (rows[start + 1 :] + rows)[:_ROWS]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.family import GELU, Family, counted
+from xlingjax.convert.formats.family import Family, counted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -49,7 +49,6 @@ class ProphetNet(Family):
         "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
         "vocab_size": ("vocab_size", None),
         "max_positions": ("max_position_embeddings", None),
-        "gelu": ("activation_function", "gelu", GELU),
         "streams": ("ngram", 2),
         "relative_buckets": ("num_buckets", 32),
         "relative_max_distance": ("relative_max_distance", 128),
@@ -57,11 +56,14 @@ class ProphetNet(Family):
         "attention_dropout": ("attention_dropout", 0.1),
         "init_std": ("init_std", 0.02),
     }
-    fixed = {"is_encoder_decoder": True, "add_cross_attention": True, "tie_word_embeddings": True}
+    fixed = {
+        "activation_function": "gelu",
+        "is_encoder_decoder": True,
+        "add_cross_attention": True,
+        "tie_word_embeddings": True,
+    }
     computed = {
         "norm_order": "post",
-        "embedding_norm": True,
-        "gelu": "exact",
         "head": "plain",
         "embedding_scale": False,
         "segments": None,

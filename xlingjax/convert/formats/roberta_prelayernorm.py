@@ -18,8 +18,6 @@ class RobertaPreLayerNorm(XlmRoberta):
     bare = "RobertaPreLayerNormModel"
     computed = {
         "norm_order": "pre",
-        "embedding_norm": True,
-        "gelu": "exact",
         "embedding_scale": False,
         "decoder_layers": 0,
     }

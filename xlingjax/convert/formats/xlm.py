@@ -73,9 +73,7 @@ class Xlm(Family):
     computed = {
         "head": "tied",
         "norm_order": "post",
-        "gelu": "exact",
         "position_offset": 0,
-        "embedding_norm": True,
         "embedding_scale": False,
         "decoder_layers": 0,
         "segments": None,

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlingjax.convert.formats.family import (
-    GELU,
+    IN_PROJ,
     TAGS_AND_SPANS,
     Family,
     projections,
     renamed,
-    unfused,
+    split,
 )
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
@@ -46,13 +46,13 @@ class XlmRoberta(Family):
         "vocab_size": ("vocab_size", None),
         "max_positions": ("max_position_embeddings", None),
         "norm_eps": ("layer_norm_eps", 1e-12),
-        # XLM-R's vocabulary head has this one in any case.
-        "gelu": ("hidden_act", "gelu", GELU),
         "dropout": ("hidden_dropout_prob", 0.1),
         "attention_dropout": ("attention_probs_dropout_prob", 0.1),
         "init_std": ("initializer_range", 0.02),
     }
     fixed = {
+        # XLM-R's vocabulary head has this one in any case.
+        "hidden_act": "gelu",
         "is_decoder": False,
         "add_cross_attention": False,
         "tie_word_embeddings": True,
@@ -60,8 +60,6 @@ class XlmRoberta(Family):
     }
     computed = {
         "norm_order": "post",
-        "embedding_norm": True,
-        "gelu": "exact",
         "head": "transform",
         "embedding_scale": False,
         "decoder_layers": 0,
@@ -150,10 +148,10 @@ class FairseqXlmRoberta(Family):
         "ffn": ("encoder_ffn_embed_dim", None),
         "vocab_size": ("words", None),
         "max_positions": ("positions", None),
-        "gelu": ("activation_fn", "gelu", GELU),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),
     }
+    fixed = {"activation_fn": "gelu"}
     head = "encoder.lm_head."
     words = "encoder.sentence_encoder.embed_tokens.weight"
     positions = "encoder.sentence_encoder.embed_positions.weight"
@@ -201,7 +199,7 @@ class FairseqXlmRoberta(Family):
                 name = "encoder." + name.removeprefix("decoder.")
             return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 
-        return renamed(unfused(tensors), rename, self.tied)
+        return renamed(split(tensors, IN_PROJ), rename, self.tied)
 
 
 XLM_ROBERTA = XlmRoberta()

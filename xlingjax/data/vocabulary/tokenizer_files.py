@@ -103,6 +103,10 @@ def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
                 token = token.get("content")
             if token:
                 special[role] = token
+    # Pieces of bytes know every text: none names what is unknown, and nothing becomes it.
+    config = parsed_json(content) if content else None
+    if config and config["model"]["type"] == "BPE" and special["unk"] not in _pieces_in(config):
+        special["unk"] = special["pad"]
     # Last: what we wrote ourselves is what the run was trained with.
     ours = read_object(folder / "vocab.json").get("special")
     # A vocabulary of byte-level BPE has a file of that name, too.

@@ -1,0 +1,373 @@
+"""Encoders with rotary positions: ModernBERT (also mmBERT and Ettin), EuroBERT, GTE."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xlingjax.convert.formats.family import SWITCH, Family, projections, split
+from xlingjax.convert.formats.fields import Fields
+from xlingjax.convert.formats.names import below
+from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig
+
+_ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu"}
+_SHAPE = {
+    "layers": ("num_hidden_layers", None),
+    "dim": ("hidden_size", None),
+    "heads": ("num_attention_heads", None),
+    "ffn": ("intermediate_size", None),
+    "vocab_size": ("vocab_size", None),
+    "max_positions": ("max_position_embeddings", 8192),
+    "init_std": ("initializer_range", 0.02),
+}
+_ROTARY = {"positions": "rotary", "gated": True, "embedding_scale": False, "decoder_layers": 0}
+_ROPE, _GLOBAL, _LOCAL = "rope_parameters", "full_attention", "sliding_attention"
+
+
+class Rotary(Family):
+    fused: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """{module: those of `modules` that are its parts, one below the other}."""
+    default_theta = 10_000.0
+
+    def usual(self, tensors: Tensors) -> Tensors:
+        return split(super().usual(tensors), self.fused)
+
+    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+        for name in list(theirs):
+            *above, module, part = name.split(".")
+            for whole, modules in self.fused.items():
+                if module == modules[0]:
+                    names = [".".join((*above, other, part)) for other in modules]
+                    column = np.concatenate([theirs.pop(other) for other in names])
+                    theirs[".".join((*above, whole, part))] = column
+
+    def turns(self, fields: Fields, size: int) -> dict[str, float]:
+        """Raises UserError for positions that are scaled otherwise than here."""
+        if isinstance(table := fields.values.get(_ROPE), dict):
+            own = Fields(fields.path, table)
+            scaled = own.one_of("rope_type", {"default": False, "linear": True}, "default")
+            scale = own.rate("factor", 1.0) if scaled else 1.0
+            theta = own.rate("rope_theta", self.default_theta)
+            return {"rotary_theta": theta, "rotary_scale": scale}
+        scaling = Fields(fields.path, fields.values.get("rope_scaling") or {"type": "default"})
+        scaled = scaling.one_of("type", {"default": False, "ntk": True}, None)
+        scaling.only("mixed_b", None)
+        factor = scaling.rate("factor", 1.0) if scaled else 1.0
+        # "ntk" of GTE's code: longer waves, the shortest of which stay (its equation 6).
+        theta = fields.rate("rope_theta", self.default_theta) * factor
+        return {"rotary_theta": theta, "rotary_scale": factor ** (2 / size)}
+
+
+def rope(theta: float, scale: float = 1.0) -> dict[str, Any]:
+    """Their table of a layer's positions."""
+    if scale == 1.0:
+        return {"rope_type": "default", "rope_theta": theta}
+    return {"rope_type": "linear", "factor": scale, "rope_theta": theta}
+
+
+class ModernBert(Rotary):
+    types = ("modernbert",)
+    architectures = {
+        "ModernBertModel": None,
+        "ModernBertForMaskedLM": None,
+        "ModernBertForSequenceClassification": "transform",
+        "ModernBertForTokenClassification": "transform_tagging",
+        "ModernBertForQuestionAnswering": "transform_spans",
+    }
+    bare = "ModernBertModel"
+    settings = {
+        **_SHAPE,
+        "norm_eps": ("norm_eps", 1e-5),
+        "activation": ("hidden_activation", "gelu", _ACTIVATIONS),
+        "dropout": ("embedding_dropout", 0.0),
+        "attention_dropout": ("attention_dropout", 0.0),
+    }
+    fixed = {
+        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+        "classifier_activation": "gelu",
+        "decoder_bias": True,
+        "tie_word_embeddings": True,
+    }
+    computed = {
+        **_ROTARY,
+        **dict.fromkeys(("attention_bias", "norm_bias", "first_norm"), False),
+        "rotary_scale": 1.0,
+        "ffn_bias": "none",
+        "norm_order": "pre",
+        "head": "transform",
+        "segments": None,
+    }
+    free = ("window",)
+    # Its dense layer and norm are a classifier's, too.
+    body, head = "model.", "decoder."
+    beside = ("head.", "decoder.", "classifier.")
+    tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
+    fused = {"Wqkv": ("q", "k", "v"), "Wi": ("in", "gate")}
+    modules = {
+        "embeddings/tokens": "model.embeddings.tok_embeddings",
+        "embeddings/norm": "model.embeddings.norm",
+        **below(
+            "encoder/layers/",
+            "model.layers.{n}.",
+            {
+                "attention_norm": "attn_norm",
+                **projections("attention", "attn.*"),
+                "attention/out": "attn.Wo",
+                "ffn_norm": "mlp_norm",
+                "ffn/in": "mlp.in",
+                "ffn/gate": "mlp.gate",
+                "ffn/out": "mlp.Wo",
+            },
+        ),
+        "encoder/final_norm": "model.final_norm",
+        "head": "decoder",
+        "head/dense": "head.dense",
+        "head/norm": "head.norm",
+    }
+    classifiers = dict.fromkeys(
+        ("transform", "transform_mean", "transform_tagging", "transform_spans"),
+        {
+            "classifier/dense": "head.dense",
+            "classifier/norm": "head.norm",
+            "classifier/out": "classifier",
+        },
+    )
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        kind = fields.architecture(self.architectures, self.bare)
+        if kind == "transform":
+            pooling = {"cls": "transform", "mean": "transform_mean"}
+            kind = fields.one_of("classifier_pooling", pooling, "cls")
+        settings = self.read_settings(fields)
+        every = self._global_every(fields, settings["layers"])
+        theta = self._theta_of(fields, _GLOBAL, "global_rope_theta", 160_000.0)
+        # In older files null is that of the others.
+        local_theta = self._theta_of(fields, _LOCAL, "local_rope_theta", 10_000.0)
+        return ModelConfig(
+            name=name,
+            rotary_theta=theta,
+            local_theta=local_theta or theta,
+            window=fields.count("local_attention", 128) if every > 1 else 0,
+            global_every=every,
+            classifier=kind or "transform",
+            num_labels=self.labels_of(fields, kind),
+            classifier_dropout=fields.rate("classifier_dropout", 0.0),
+            **self.computed,
+            **settings,
+        )
+
+    def _theta_of(self, fields: Fields, kind: str, older: str, default: float) -> float:
+        tables = fields.values.get(_ROPE)
+        own = tables.get(kind) if isinstance(tables, dict) else None
+        if own is None:
+            own = {"rope_theta": fields.values.get(older, default) or 0.0}
+        own = Fields(fields.path, {"rope_theta": default, **own})
+        own.only("rope_type", "default")
+        return own.rate("rope_theta", default)
+
+    def _global_every(self, fields: Fields, layers: int) -> int:
+        """Raises UserError for global layers at other places."""
+        every = fields.count("global_attn_every_n_layers", 3)
+        named = fields.values.get("layer_types")
+        if isinstance(named, list):
+            others = [n for n, kind in enumerate(named) if n and kind == _GLOBAL]
+            every = others[0] if others else layers
+        if named is not None and named != _layer_types(layers, every):
+            raise UserError(f"{fields.path}: layer_types={named!r}: only each n-th may be global")
+        return every
+
+    def labels_of(self, fields: Fields, kind: str | None) -> int:
+        return 2 if kind == "transform_spans" else super().labels_of(fields, kind)
+
+    def modules_without_head(self) -> dict[str, str]:
+        return {ours: name for ours, name in self.modules.items() if not ours.startswith("head")}
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        every = config.global_every if config.window else 1
+        local_theta = config.local_theta or config.rotary_theta
+        return {
+            "local_attention": config.window or 128,
+            "layer_types": _layer_types(config.layers, every),
+            _ROPE: {_GLOBAL: rope(config.rotary_theta), _LOCAL: rope(local_theta)},
+            # The names that versions of transformers before 5 know.
+            "global_attn_every_n_layers": every,
+            "global_rope_theta": config.rotary_theta,
+            "local_rope_theta": local_theta,
+            "classifier_pooling": "mean" if config.classifier == "transform_mean" else "cls",
+            "classifier_dropout": config.classifier_dropout or 0.0,
+            "cls_token_id": vocabulary.bos_id,
+            "sep_token_id": vocabulary.eos_id,
+        }
+
+
+def _layer_types(layers: int, every: int) -> list[str]:
+    return [_LOCAL if n % every else _GLOBAL for n in range(layers)]
+
+
+class EuroBert(Rotary):
+    types = ("eurobert",)
+    architectures = {
+        "EuroBertModel": None,
+        "EuroBertForMaskedLM": None,
+        "EuroBertForTokenClassification": "tagging",
+    }
+    bare = "EuroBertModel"
+    settings = {
+        **_SHAPE,
+        "norm_eps": ("rms_norm_eps", 1e-5),
+        "activation": ("hidden_act", "silu", _ACTIVATIONS),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "tied": ("tie_word_embeddings", False, SWITCH),
+    }
+    fixed = {"attention_bias": False, "mlp_bias": False}
+    computed = {
+        **_ROTARY,
+        "attention_bias": False,
+        "ffn_bias": "none",
+        "norm": "rms",
+        "norm_order": "pre",
+        "embedding_norm": False,
+        "head": "plain",
+        "segments": None,
+    }
+    free = ("kv_heads",)
+    body, head = "model.", "lm_head."
+    beside = ("lm_head.", "classifier.")
+    default_theta = 250_000.0
+    modules = {
+        "embeddings/tokens": "model.embed_tokens",
+        **below(
+            "encoder/layers/",
+            "model.layers.{n}.",
+            {
+                "attention_norm": "input_layernorm",
+                **projections("attention", "self_attn.*_proj"),
+                "attention/out": "self_attn.o_proj",
+                "ffn_norm": "post_attention_layernorm",
+                "ffn/in": "mlp.gate_proj",
+                "ffn/gate": "mlp.up_proj",
+                "ffn/out": "mlp.down_proj",
+            },
+        ),
+        "encoder/final_norm": "model.norm",
+        "head/tokens": "lm_head",
+    }
+    classifiers = {"tagging": {"classifier/out": "classifier"}}
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        kind = fields.architecture(self.architectures, self.bare)
+        settings = self.read_settings(fields)
+        size = settings["dim"] // settings["heads"]
+        fields.only("head_dim", size)
+        # A class without a head has no table of its own for one.
+        if fields.values.get("architectures") != ["EuroBertForMaskedLM"]:
+            settings["tied"] = True
+        return ModelConfig(
+            name=name,
+            kv_heads=fields.count("num_key_value_heads", settings["heads"]),
+            classifier=kind or "tagging",
+            num_labels=self.labels_of(fields, kind),
+            dropout=0.0,
+            **self.turns(fields, size),
+            **self.computed,
+            **settings,
+        )
+
+    def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
+        tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
+        return config, self.within(tensors, tied)
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        return {
+            "num_key_value_heads": config.kv_heads or config.heads,
+            "head_dim": config.head_dim,
+            "mask_token_id": vocabulary.mask_id,
+            _ROPE: rope(config.rotary_theta, config.rotary_scale),
+            "rope_theta": config.rotary_theta,
+        }
+
+
+class Gte(Rotary):
+    """Of the code beside the released models ("new"), under whose names transformers' own class
+    reads and writes it."""
+
+    types = ("gte", "new")
+    architectures = {
+        **dict.fromkeys(("NewModel", "NewForMaskedLM", "GteModel", "GteForMaskedLM")),
+        **dict.fromkeys(("NewForSequenceClassification", "GteForSequenceClassification"), "xlmr"),
+        **dict.fromkeys(("NewForTokenClassification", "GteForTokenClassification"), "tagging"),
+    }
+    bare = "GteModel"
+    settings = {
+        **_SHAPE,
+        "segments": ("type_vocab_size", 1),
+        "norm_eps": ("layer_norm_eps", 1e-12),
+        "activation": ("hidden_act", "gelu", _ACTIVATIONS),
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.0),
+    }
+    fixed = {"tie_word_embeddings": True, "logn_attention_scale": False}
+    computed = {**_ROTARY, "ffn_bias": "out", "norm_order": "post", "head": "transform"}
+    body, head = "gte.", "lm_head."
+    beside = ("lm_head.", "classifier.")
+    tied = {
+        "lm_head.decoder.weight": "gte.embeddings.word_embeddings.weight",
+        "lm_head.bias": "lm_head.decoder.bias",
+    }
+    fused = {"qkv_proj": ("q", "k", "v"), "up_gate_proj": ("up", "gate")}
+    ignored = ("gte.pooler.",)
+    default_theta = 160_000.0
+    modules = {
+        "embeddings/tokens": "gte.embeddings.word_embeddings",
+        "embeddings/segments": "gte.embeddings.token_type_embeddings",
+        "embeddings/norm": "gte.embeddings.LayerNorm",
+        **below(
+            "encoder/layers/",
+            "gte.encoder.layer.{n}.",
+            {
+                **projections("attention", "attention.*"),
+                "attention/out": "attention.o_proj",
+                "attention_norm": "attn_ln",
+                "ffn/in": "mlp.gate",
+                "ffn/gate": "mlp.up",
+                "ffn/out": "mlp.down_proj",
+                "ffn_norm": "mlp_ln",
+            },
+        ),
+        "head": "lm_head.decoder",
+        "head/dense": "lm_head.dense",
+        "head/norm": "lm_head.norm",
+    }
+    classifiers = {
+        "xlmr": {"classifier/dense": "gte.pooler.dense", "classifier/out": "classifier"},
+        "tagging": {"classifier/out": "classifier"},
+    }
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        kind = fields.architecture(self.architectures, self.bare)
+        settings = self.read_settings(fields)
+        return ModelConfig(
+            name=name,
+            classifier=kind or "xlmr",
+            num_labels=self.labels_of(fields, kind),
+            **self.turns(fields, settings["dim"] // settings["heads"]),
+            **self.computed,
+            **settings,
+        )
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        return {_ROPE: rope(config.rotary_theta, config.rotary_scale)}
+
+
+MODERNBERT = ModernBert()
+EUROBERT = EuroBert()
+GTE = Gte()
