@@ -1,6 +1,5 @@
-from typing import NamedTuple
-
 import dataclasses
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np

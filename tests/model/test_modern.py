@@ -1,5 +1,5 @@
-"""Rotary positions, local layers, gates and norms of modern encoders: the arithmetic, and that a row
-cut into blocks is the row."""
+"""Rotary positions, local layers, gates and norms of modern encoders: the arithmetic, and that a
+row cut into blocks is the row."""
 
 import dataclasses
 import math

@@ -150,7 +150,8 @@ def compare(
 
 def opened(folder: Path, transformers: Any, kind: str, config: Any = None) -> tuple[Any, Any]:
     """(the tokenizer, None where the folder has none of theirs; the model, in float32) that
-    transformers makes of the folder. config: instead of its own. Raises UserError where it makes none."""
+    transformers makes of the folder. config: instead of its own. Raises UserError where it makes
+    none."""
     import torch
 
     auto, _ = _KINDS[kind]
