@@ -104,7 +104,6 @@ initialisation.encoder_layers = [0, -1] | a number of 0 or more
 xfnp.streams = 0                        | a number from 1 to 64
 generation.streams = 2147483647         | a number from 0 to 64
 model.position_offset = -1              | a number of 0 or more
-model.segments = 1                      | a number of 2 or more
 model.norm_eps = 0                      | a number above 0
 optimizer.learning_rate = 0             | a number above 0
 optimizer.warmup_steps = -1             | a number of 0 or more

@@ -144,6 +144,25 @@ def random_parameters():
     return random_model()
 
 
+MODERN = CONFIG.replace(
+    positions="rotary",
+    num_languages=0,
+    window=4,
+    norm_order="pre",
+    first_norm=False,
+    norm_bias=False,
+    attention_bias=False,
+    gated=True,
+    ffn_bias="none",
+    head="transform",
+)
+
+
+@pytest.fixture(scope="module")
+def modern():
+    return random_model(MODERN)
+
+
 @pytest.fixture(scope="module")
 def generators():
     ordinary = random_model(GENERATOR)
@@ -182,6 +201,25 @@ def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
         np.testing.assert_array_equal(seen.allowed, want, err_msg=term)
         made = seen.columns >= 0
         assert made.sum() > 1 and (~want[made]).any()
+
+
+@pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
+def test_local_layers_hide_nothing_that_global_ones_show_and_leak_nothing(modern, name):
+    found = prediction_visibility(tiny.objective(name), *modern, make_batch(name))
+    for term, seen in found.items():
+        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term
+        assert (seen.columns >= 0).sum() > 1
+
+
+def test_a_local_layer_sees_its_window_alone():
+    # The first layer, which is global, sees nothing here.
+    model = Encoder(MODERN.replace(window=2))
+    params = tiny.params(model)
+    out = params["encoder"]["layers"]["attention"]["out"]
+    out["kernel"] *= np.array([0, 1])[:, None, None, None]
+    seen = visibility(model, params, batch_of([[1] * 8]), bidirectional)
+    columns = np.arange(8)
+    np.testing.assert_array_equal(seen.moved[0], abs(columns[:, None] - columns) <= 1)
 
 
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])

@@ -137,6 +137,34 @@ def test_four_microbatches_over_eight_devices_change_nothing(name, whole):
     assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3
 
 
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        ("tlm", 512),  # a row of which is cut into blocks in local layers
+        pytest.param("mlm", 16, marks=pytest.mark.long),
+        pytest.param("camlm", 16, marks=pytest.mark.long),
+        pytest.param("veco", 16, marks=pytest.mark.long),
+    ],
+)
+def test_nor_do_they_with_local_layers(name, length, tiny_config):
+    encoder = Encoder(
+        tiny_config.replace(
+            layers=2,
+            max_positions=1024,
+            positions="rotary",
+            window=4,
+            first_norm=False,
+            norm_order="pre",
+            gated=True,
+            ffn_bias="none",
+            attention_bias=False,
+            cross_attention=True,
+        )
+    )
+    batch = tiny.batch(name, rows=16, length=length)
+    one_and_eight(encoder, tiny.params(encoder), OBJECTIVES[name], batch)
+
+
 DECODERS = {
     "xfnp": XFNP(alphas=(1.0, 0.5)),
     "translation": Translation(),

@@ -46,10 +46,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plug_in",
         "plug_in_tagging",
         "plug_in_spans",
-        "transform",
-        "transform_mean",
-        "transform_tagging",
-        "transform_spans",
+        "mean",
     ),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -152,8 +149,10 @@ class ModelConfig:
     of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
     every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as
     "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on
-    [H; S] of every token; "transform": dense, activation, norm, dropout, linear on the first state,
-    "transform_mean" on their mean, "transform_tagging", "transform_spans" on each (ModernBERT)."""
+    [H; S] of every token; "mean": as "xlm", on the mean of the states."""
+    classifier_transform: bool = False
+    """Give "xlm", "mean", "tagging" and "spans" a dense layer, activation and norm before all else
+    (ModernBERT)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None

@@ -25,7 +25,7 @@ Array = jax.Array
 _FIELDS = ("pack", "side", "is_mask", "position", "language")
 ROWS = 8  # of the chip's registers: as many places are kept for fields
 _LANES = 128  # numbers that the chip computes side by side
-LONGEST = 4096  # keys that stand on a chip at once, with the scores of a block of queries
+LONGEST = 8192  # keys that stand on a chip at once, with the scores of a block of queries
 _ELEMENTS = 1 << 17  # scores of a block: half a megabyte in float32, of which a few stand at a time
 _LONG = 3072
 """Keys, at most, that with all that is computed of them take no more of the chip's memory than the
@@ -149,7 +149,7 @@ def _parameters(kernel: Kernel) -> tpu.CompilerParams:
     limit = None
     # 19.5 MiB of 4,096 keys in heads of 64, in bfloat16.
     if kernel.keys > _LONG:
-        limit = 24 << 20
+        limit = max(kernel.keys * 6 << 10, 24 << 20)
     # Rows and heads may be shared out over a chip's cores; blocks of queries follow each other,
     # and of each block the heads that stand together.
     return tpu.CompilerParams(
@@ -336,6 +336,7 @@ def product(a: Array, b: Array) -> Array:
 
 def takes(tokens: int, device_kind: str = "") -> bool:
     """Whether rows of so many tokens go through the kernel on such a device."""
-    # Chips up to the v4 have 16 MiB of their own memory, later ones 64 and more.
+    # Chips up to the v4 have 16 MiB of their own memory, later ones 64 and more; a kernel of GPUs
+    # goes over keys block by block.
     longest = 2048 if device_kind in ("TPU v2", "TPU v3", "TPU v4") else LONGEST
-    return tokens <= longest and not tokens % _LANES
+    return not tokens % _LANES and (tokens <= longest or not device_kind.startswith("TPU"))

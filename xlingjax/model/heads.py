@@ -11,10 +11,7 @@ from xlingjax.model.masks import Fields
 
 Array = jax.Array
 
-OF_TOKENS = (
-    *("tagging", "spans", "plug_in_tagging", "plug_in_spans"),
-    *("transform_tagging", "transform_spans"),
-)
+OF_TOKENS = ("tagging", "spans", "plug_in_tagging", "plug_in_spans")
 """Classifiers that read every state, and not one of the row."""
 
 
@@ -65,15 +62,17 @@ class Classifier(nn.Module):
             both_BE = jnp.concatenate([d_BD, jnp.abs(d_BD)], -1)
             h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(both_BE)
             x = dropout(activation(c, h_BF), rate, keys[0])
-        elif c.classifier.startswith("transform"):
-            x = dropout(self._transformed(h_BLD, fields), rate, keys[0])
         elif c.classifier in OF_TOKENS:
-            x = dropout(h_BLD, rate, keys[0])
+            x = dropout(self._transformed(h_BLD), rate, keys[0])
+        elif c.classifier == "mean":
+            valid_BL1 = fields.valid[..., None]
+            mean_BD = (h_BLD * valid_BL1).sum(1, dtype=jnp.float32) / valid_BL1.sum(1)
+            x = dropout(self._transformed(mean_BD), rate, keys[0])
         elif c.classifier == "pooler":
             # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
         else:
-            x = dropout(h_BLD[:, 0], rate, keys[0])
+            x = dropout(self._transformed(h_BLD[:, 0]), rate, keys[0])
         if c.classifier in ("xlmr", "pooler", "plug_in", "decoder"):
             x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
             x = dropout(x, rate, keys[1])
@@ -82,14 +81,10 @@ class Classifier(nn.Module):
         # The loss takes its logarithm in float32.
         return logits.astype(jnp.float32)
 
-    def _transformed(self, h_BLD: Array, fields: Fields) -> Array:
+    def _transformed(self, x: Array) -> Array:
         c = self.config
-        x = h_BLD
-        if c.classifier == "transform":
-            x = h_BLD[:, 0]
-        elif c.classifier == "transform_mean":
-            valid_BL1 = fields.valid[..., None]
-            x = (h_BLD * valid_BL1).sum(1, dtype=jnp.float32) / valid_BL1.sum(1)
+        if not c.classifier_transform:
+            return x
         x = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(x)
         return Norm(c, name="norm")(activation(c, x))
 

@@ -27,7 +27,7 @@ ORDINARY = {
     name: ModelConfig.__dataclass_fields__[name].default
     for name in (
         *("positions", "window", "norm", "norm_bias", "embedding_norm", "first_norm", "kv_heads"),
-        *("attention_bias", "activation", "gated", "ffn_bias", "tied"),
+        *("attention_bias", "activation", "gated", "ffn_bias", "tied", "classifier_transform"),
     )
 }
 """What the layers of most families compute."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlingjax.convert.formats.family import SWITCH, Family, projections, split
+from xlingjax.convert.formats.family import SWITCH, TAGS_AND_SPANS, Family, projections, split
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
@@ -73,9 +73,9 @@ class ModernBert(Rotary):
     architectures = {
         "ModernBertModel": None,
         "ModernBertForMaskedLM": None,
-        "ModernBertForSequenceClassification": "transform",
-        "ModernBertForTokenClassification": "transform_tagging",
-        "ModernBertForQuestionAnswering": "transform_spans",
+        "ModernBertForSequenceClassification": "xlm",
+        "ModernBertForTokenClassification": "tagging",
+        "ModernBertForQuestionAnswering": "spans",
     }
     bare = "ModernBertModel"
     settings = {
@@ -98,6 +98,7 @@ class ModernBert(Rotary):
         "ffn_bias": "none",
         "norm_order": "pre",
         "head": "transform",
+        "classifier_transform": True,
         "segments": None,
     }
     free = ("window",)
@@ -128,7 +129,7 @@ class ModernBert(Rotary):
         "head/norm": "head.norm",
     }
     classifiers = dict.fromkeys(
-        ("transform", "transform_mean", "transform_tagging", "transform_spans"),
+        ("xlm", "mean", "tagging", "spans"),
         {
             "classifier/dense": "head.dense",
             "classifier/norm": "head.norm",
@@ -138,9 +139,7 @@ class ModernBert(Rotary):
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
-        if kind == "transform":
-            pooling = {"cls": "transform", "mean": "transform_mean"}
-            kind = fields.one_of("classifier_pooling", pooling, "cls")
+        pooling = fields.one_of("classifier_pooling", {"cls": "xlm", "mean": "mean"}, "cls")
         settings = self.read_settings(fields)
         every = self._global_every(fields, settings["layers"])
         theta = self._theta_of(fields, _GLOBAL, "global_rope_theta", 160_000.0)
@@ -152,7 +151,7 @@ class ModernBert(Rotary):
             local_theta=local_theta or theta,
             window=fields.count("local_attention", 128) if every > 1 else 0,
             global_every=every,
-            classifier=kind or "transform",
+            classifier=kind if kind in TAGS_AND_SPANS else pooling,
             num_labels=self.labels_of(fields, kind),
             classifier_dropout=fields.rate("classifier_dropout", 0.0),
             **self.computed,
@@ -179,8 +178,10 @@ class ModernBert(Rotary):
             raise UserError(f"{fields.path}: layer_types={named!r}: only each n-th may be global")
         return every
 
-    def labels_of(self, fields: Fields, kind: str | None) -> int:
-        return 2 if kind == "transform_spans" else super().labels_of(fields, kind)
+    def architecture(self, config: ModelConfig) -> str:
+        if config.classifier == "mean":
+            config = config.replace(classifier="xlm")
+        return super().architecture(config)
 
     def modules_without_head(self) -> dict[str, str]:
         return {ours: name for ours, name in self.modules.items() if not ours.startswith("head")}
@@ -198,7 +199,7 @@ class ModernBert(Rotary):
             "global_attn_every_n_layers": every,
             "global_rope_theta": config.rotary_theta,
             "local_rope_theta": local_theta,
-            "classifier_pooling": "mean" if config.classifier == "transform_mean" else "cls",
+            "classifier_pooling": "mean" if config.classifier == "mean" else "cls",
             "classifier_dropout": config.classifier_dropout or 0.0,
             "cls_token_id": vocabulary.bos_id,
             "sep_token_id": vocabulary.eos_id,

@@ -47,12 +47,9 @@ _KINDS = {
     "states": ("AutoModel", "states of every layer"),
     "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
-    "transform": ("AutoModelForSequenceClassification", "logits of the classes"),
-    "transform_mean": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "mean": ("AutoModelForSequenceClassification", "logits of the classes"),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
-    "transform_tagging": ("AutoModelForTokenClassification", "logits of the tags"),
     "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
-    "transform_spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
     "decoder": ("AutoModelForSeq2SeqLM", "logits of the next piece"),
 }
 # A batch's logits over 250 002 pieces stay small, and it has padding.
