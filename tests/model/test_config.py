@@ -14,6 +14,10 @@ from xlingjax.model.config import PRESETS, preset
         ("xlmr_base", 278.3),
         ("xlmr_large", 560.1),
         ("xfnp", 616.1),
+        ("modernbert_base", 149.7),
+        ("mmbert_base", 307.8),
+        ("mmbert_small", 140.9),
+        ("eurobert_210m", 310.3),
     ],  # fmt: skip
 )
 def test_presets_have_the_published_number_of_parameters(name, millions):

@@ -328,6 +328,51 @@ _XLMR = ModelConfig(
     classifier="xlmr",
     init_std=0.02,
 )
+_ROTARY: dict[str, Any] = dict(
+    positions="rotary",
+    max_positions=8192,
+    norm_order="pre",
+    norm_eps=1e-5,
+    attention_bias=False,
+    gated=True,
+    ffn_bias="none",
+    dropout=0.0,
+    attention_dropout=0.0,
+    init_std=0.02,
+)
+_MODERNBERT = ModelConfig(
+    name="modernbert_base",
+    layers=22,
+    dim=768,
+    heads=12,
+    ffn=1152,
+    vocab_size=50_368,
+    rotary_theta=160_000.0,
+    local_theta=10_000.0,
+    window=128,
+    first_norm=False,
+    norm_bias=False,
+    head="transform",
+    classifier_transform=True,
+    **_ROTARY,
+)
+_MMBERT = _MODERNBERT.replace(name="mmbert_base", vocab_size=256_000, local_theta=160_000.0)
+_EUROBERT = ModelConfig(
+    name="eurobert_210m",
+    layers=12,
+    dim=768,
+    heads=12,
+    ffn=3072,
+    vocab_size=128_256,
+    rotary_theta=250_000.0,
+    norm="rms",
+    embedding_norm=False,
+    activation="silu",
+    head="plain",
+    tied=False,
+    classifier="tagging",
+    **_ROTARY,
+)
 # XLM-17 and XLM-100 have no language embedding.
 _XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
 
@@ -362,6 +407,16 @@ PRESETS: dict[str, ModelConfig] = {
     "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),
     "xlmr_base": _XLMR,
     "xlmr_large": _XLMR.replace(name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096),
+    "modernbert_base": _MODERNBERT,
+    "mmbert_base": _MMBERT,
+    "mmbert_small": _MMBERT.replace(name="mmbert_small", dim=384, heads=6),
+    "modern_tiny": _MMBERT.replace(
+        name="modern_tiny", layers=4, dim=192, heads=3, ffn=288, vocab_size=8_000, unroll=0
+    ),
+    "eurobert_210m": _EUROBERT,
+    "eurobert_tiny": _EUROBERT.replace(
+        name="eurobert_tiny", layers=4, dim=192, heads=3, ffn=512, vocab_size=8_000, unroll=0
+    ),
     # XGLUE's Unicoder with xFNP; of ProphetNet what the paper does not print.
     "xfnp": _XLMR.replace(
         name="xfnp",
