@@ -66,10 +66,17 @@ class Attention:
     ) -> Array:
         """[B, L, H, K] in the type of the values. Of keys and values there may be fewer heads, each
         of as many queries'. `key` None = no dropout."""
+        compute = self._computed
+        if self.backend == "chunked" and self.turns is not None:
+            # Nothing but queries, keys and values is kept: what is made of them is made again.
+            compute = jax.checkpoint(compute)
+        return compute(q_BLHK, k_BSHK, v_BSHK, key)
+
+    def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None) -> Array:
         rate = 0.0 if key is None else self.dropout
         compute = _BACKENDS[self.backend][1]
-        q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
         shape = q_BLHK.shape
+        q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
         shared = shape[2] // k_BSHK.shape[2]
         if shared > 1:
             k_BSHK, v_BSHK = jnp.repeat(k_BSHK, shared, 2), jnp.repeat(v_BSHK, shared, 2)
