@@ -30,7 +30,7 @@ ADDS = {
     PlugInTagging: PLUGGED_IN,
     PlugInSpans: PLUGGED_IN,
 }
-CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO}
+CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO, HardestNegative}
 """A released encoder."""
 KINDS = (
     *(MLM, TLM, CLM, CLMLM, CLWR, CLPC, DAN, CAMLM, BTMLM, VECO, Translation, BackTranslation),

@@ -17,7 +17,6 @@ from xlingjax.data.features import batch_shapes
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.lock import alone_in
@@ -239,7 +238,6 @@ def base_config(**changes):
 UNOPENED = ObjectiveRun(
     MLM(), Batches(batch_shapes(MLM().reads, batch=8, length=40, slots=3), lambda: [][0])
 )
-DAN_RUN = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], languages=tiny.LANGUAGES))
 
 
 @pytest.mark.parametrize(
@@ -256,10 +254,6 @@ DAN_RUN = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], language
         # Before any text is read, where the shapes are known by then.
         ({"objectives": [UNOPENED]}, "rows of 40 tokens"),
         ({"objectives": ("mlm", "mlm")}, "objectives of different names"),
-        (
-            {"objectives": [DAN_RUN], "model": base_config(dan=8), "microbatches": 2},
-            "objective dan compares the rows .* 2 microbatches .* set MICROBATCHES=1",
-        ),
         ({"runtime": RuntimeConfig(platform="abacus")}, "'abacus' is not one of cpu, gpu, tpu"),
         (
             {"batch": lambda name, i: {"input_ids": np.zeros((8, 4), np.int32)}},

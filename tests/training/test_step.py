@@ -15,6 +15,7 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.params import path_names
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.objectives.back_translation import BackTranslation
+from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.objectives.summed import Summed
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.veco import VECO
@@ -163,6 +164,23 @@ def test_nor_do_they_with_local_layers(name, length, tiny_config):
     )
     batch = tiny.batch(name, rows=16, length=length)
     one_and_eight(encoder, tiny.params(encoder), OBJECTIVES[name], batch)
+
+
+def test_vectors_made_in_parts_are_those_of_the_batch(tiny_config):
+    """Whatever the parts each pair is measured against all others, in less memory."""
+    encoder = Encoder(tiny_config.replace(layers=4))
+    params = tiny.params(encoder)
+    rows = tiny.batch("tlm", rows=16)
+    one_and_eight(encoder, params, HardestNegative(), rows)
+    batch = {name: np.repeat(rows[name], 16, axis=0) for name in HardestNegative.reads}
+
+    def memory(parts):
+        objective = HardestNegative(parts=parts)
+        loss = lambda params: objective.loss(encoder, params, batch, None, 4).terms  # noqa: E731
+        grad = jax.jit(jax.grad(lambda params: loss(params)["hardest_negative"]))
+        return grad.lower(params).compile().memory_analysis().temp_size_in_bytes
+
+    assert memory(8) < memory(1) / 3
 
 
 DECODERS = {

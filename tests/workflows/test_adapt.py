@@ -19,7 +19,7 @@ from xlingjax.model.partition import MeshConfig
 from xlingjax.workflows.adapt import prepare
 from xlingjax.workflows.adapt.held_out import heldout_shares, write_heldout
 from xlingjax.workflows.adapt.prepare import EVALUATIONS, first_model
-from xlingjax.workflows.adapt.request import Request, absolute
+from xlingjax.workflows.adapt.request import Request, absolute, default_objectives
 from xlingjax.workflows.adapt.trial import steps_within
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -236,7 +236,7 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
     ("more", "message"),
     [
         (["--objectives", "mlm,tlx"], "--objectives tlx: there are btmlm, camlm"),
-        (["--objectives", ""], "name at least one, and each once"),
+        (["--objectives", "mlm,mlm"], "name at least one, and each once"),
         (["--objectives", "clm"], "--objectives clm: clm is not for an encoder to go on with"),
         (["--objectives", "unicoder", "--parallel", "x"], "unicoder: cl_mlm is not for an encoder"),
         (["--objectives", "mlm,mlm_tlm"], "and each once: mlm, mlm, tlm"),
@@ -301,13 +301,34 @@ def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
     given = words(adapted / "start", "--to", tmp_path / "out", "--mono", place / "de-en.de")
     more = [*SMALL, "--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
     assert main([*given, "--hours", "0.00001", *more]) == 2
-    assert "--hours 1e-05 is too little" in capsys.readouterr().err
+    assert "--hours is too little" in capsys.readouterr().err
     assert main([*given, "--hours", "0.01", *more]) == 0
     assert "measured in a trial" in capsys.readouterr().out
     record = json.loads((tmp_path / "out" / "adapted.json").read_text())
-    steps = steps_within(0.01, record["speed"], EVALUATIONS)
-    assert record["settings"]["TRAIN_STEPS"] == steps
-    assert json.loads((tmp_path / "out" / "run" / "result.json").read_text())["steps"] == steps
+    speed = record["speed"]
+    left = record["training_seconds"] + speed["seconds_per_evaluation"]
+    assert record["settings"]["TRAIN_STEPS"] == steps_within(left, speed, EVALUATIONS)[0]
+    # Of a machine that became slower fewer: its time was over.
+    done = json.loads((tmp_path / "out" / "run" / "result.json").read_text())
+    assert 0 < done["steps"] <= record["settings"]["TRAIN_STEPS"] and left < 36
+
+
+@pytest.mark.parametrize(
+    ("architecture", "modules", "pairs", "wanted"),
+    [
+        ("XLMRobertaModel", False, ["p"], "hardest_negative"),
+        ("XLMRobertaModel", False, [], "mlm"),
+        ("ModernBertForMaskedLM", False, ["p"], "mlm"),
+        ("BertForMaskedLM", True, ["p"], "hardest_negative"),
+    ],
+)
+def test_what_a_model_was_made_for_is_what_it_learns(
+    tmp_path, architecture, modules, pairs, wanted
+):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    if modules:
+        (tmp_path / "modules.json").write_text("[]")
+    assert default_objectives(str(tmp_path), pairs) == (wanted,)
 
 
 def test_heldout_pairs_keep_line_beside_line(tmp_path):

@@ -30,12 +30,15 @@ def pretrain(args: Namespace) -> int:
     from xlingjax.workflows.launch import launch
 
     machine = machine_of(args)
-    overrides = [*args.overrides]
+    overrides, until = [*args.overrides], None
     if args.hours is not None:
         from xlingjax.workflows.adapt.time_budget import within_hours
 
-        overrides += within_hours(args.gin_file, overrides, args.workdir, args.hours, machine)
-    return launch(read_recipe(args.gin_file, overrides), args.workdir, "pretrain", machine)
+        given = args.gin_file, overrides, args.workdir, args.hours, machine
+        more, until = within_hours(*given)
+        overrides += more
+    recipe = read_recipe(args.gin_file, overrides)
+    return launch(recipe, args.workdir, "pretrain", machine, until)
 
 
 PRETRAIN = Verb(
@@ -181,16 +184,18 @@ def adapt(args: Namespace) -> int:
     from xlingjax.config.gin_files import find_gin, gin_values
     from xlingjax.data.text.sources import split_list
     from xlingjax.runtime.machine import start
-    from xlingjax.workflows.adapt.request import Request
+    from xlingjax.workflows.adapt.request import Request, default_objectives
     from xlingjax.workflows.adapt.run import Export, adapt
 
     # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
+    source = args.run.removeprefix(FOREIGN)
+    objectives = split_list(args.objectives) or default_objectives(source, args.parallel)
     request = Request(
-        args.run.removeprefix(FOREIGN),
+        source,
         tuple(args.mono),
         tuple(args.parallel),
-        split_list(args.objectives),
+        tuple(objectives),
         args.hours,
         args.steps,
         args.batch,
@@ -216,8 +221,8 @@ ADAPT = Verb(
         *TEXT,
         option(
             "--objectives",
-            "files of gin/objectives, in turn: mlm,tlm (default %(default)s)",
-            default="mlm",
+            "files of gin/objectives, in turn: mlm,tlm (default: hardest_negative of pairs and a"
+            " model of sentences, else mlm)",
             metavar="A,B",
         ),
         option("--hours", "of training and evaluation, as many steps as fit", above_zero, "H"),

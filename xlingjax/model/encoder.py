@@ -189,6 +189,7 @@ class Encoder:
         """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see
         `Stack`)."""
         self.config = config
+        self.mesh = mesh
         self._modules = _Modules(config, mesh)
 
     def init(self, rng: Array) -> Params:

@@ -63,13 +63,18 @@ class Objective(abc.ABC):
     weighed_by: str = "example_weights"
     """The field that `weights` adds up."""
     whole_batch: bool = False
-    """Its terms are not sums over rows: a run in microbatches refuses it."""
+    """Its terms are not sums over rows: it has the whole batch in a run in microbatches, too, and
+    computes `in_parts`."""
     adds: tuple[str, ...] = ()
     """The parts that a model must have for it and a released encoder lacks: switches of
     `ModelConfig`."""
     continues_encoder: bool = True
     """Whether a released encoder goes on learning by it (`xlingjax adapt`): not by fine-tuning, nor
     by what needs a decoder or hides what comes after a word."""
+
+    def in_parts(self, parts: int) -> "Objective":
+        """Itself with a batch computed so: less memory, the same result. Of a `whole_batch`."""
+        return self
 
     @property
     def coefficients(self) -> Mapping[str, float | Ramp]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask
+from xlingjax.model.partition import cut_rows
 from xlingjax.objectives.base import (
     EACH_TEXT_ALONE,
     INPUTS,
@@ -31,17 +32,19 @@ class HardestNegative(LabelObjective):
 
     A vector is the mean of the states at `layer` (0: the embeddings; None: the last) of all of a
     text's tokens, separators too, each text read alone, as sentence retrieval measures it. A text
-    that is equal to the translation is no negative. One pair per row; a batch is one question and
-    cannot be cut into microbatches. The paper prints neither scale nor bias.
+    that is equal to the translation is no negative. One pair per row; a batch is one question,
+    and of several `parts` the vectors are computed one after the other. The paper prints neither
+    scale nor bias.
     """
 
     name: str = "hardest_negative"
     layer: int | None = None
     scale: float = 20.0
     bias: float = 0.0
+    parts: int = 1
     reads = (*INPUTS, "sides")
-    # Each row is measured against all others, so microbatches would ask an easier question.
     whole_batch = True
+    continues_encoder = True
 
     def __post_init__(self):
         require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
@@ -61,6 +64,28 @@ class HardestNegative(LabelObjective):
     ) -> tuple[Array, Array]:
         """u_BD of the first texts and v_BD of the second, of length 1; 0 of a row that only fills
         the batch."""
+        if self.parts == 1:
+            return self._vectors(model, params, batch, rng)
+
+        # No part is kept but its vectors: on the way back each is computed again (Gao et al. 2021,
+        # "Scaling deep contrastive learning batch size under memory limited setup").
+        @jax.checkpoint
+        def of_part(rows: Batch, number: Array) -> tuple[Array, Array]:
+            key = None if rng is None else jax.random.fold_in(rng, number)
+            return self._vectors(model, params, rows, key)
+
+        read = {name: batch[name] for name in self.reads}
+        cut = cut_rows(read, self.parts, model.mesh), jnp.arange(self.parts)
+        _, (u_KRD, v_KRD) = jax.lax.scan(lambda _, part: (None, of_part(*part)), None, cut)
+        rows = batch["input_ids"].shape[0]
+        return tuple(x.swapaxes(0, 1).reshape(rows, -1) for x in (u_KRD, v_KRD))
+
+    def in_parts(self, parts: int) -> "HardestNegative":
+        return dataclasses.replace(self, parts=parts)
+
+    def _vectors(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None
+    ) -> tuple[Array, Array]:
         layers = model.config.layers
         layer = layers if self.layer is None else self.layer
         if layer > layers:

@@ -28,6 +28,14 @@ class Summed:
             for term, coefficient in objective.coefficients.items()
         }
 
+    @property
+    def whole_batch(self) -> bool:
+        return any(objective.whole_batch for objective, _ in self.parts.values())
+
+    def in_parts(self, parts: int) -> "Summed":
+        cut = {name: (one.in_parts(parts), factor) for name, (one, factor) in self.parts.items()}
+        return dataclasses.replace(self, parts=cut)
+
     def weights(self, batch: Mapping[str, Batch]) -> dict[str, Array]:
         return {
             f"{name}/{term}": weight

@@ -129,7 +129,9 @@ def _state(run: Run) -> str:
     state = run.result.get("exit_reason", "not finished")
     state += f" at step {run.step:,} of {run.record.get('steps') or '?'}"
     stopped = run.result.get("stopped_early")
-    if stopped:
+    if stopped and "why" in stopped:
+        state += f" · {stopped['why']}"
+    elif stopped:
         state += (
             f" · stopped early: {stopped['metric']} not better in {stopped['patience']} evaluations"
             f" than {stopped['best']:.4g} of step {stopped['best_step']:,}"

@@ -143,11 +143,6 @@ class Feed:
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         run = self.runs[name]
         objective = run.objective
-        if self.microbatches > 1 and objective.whole_batch:
-            raise UserError(
-                f"objective {name} compares the rows of a batch with each other:"
-                f" {self.microbatches} microbatches would make it another one; set MICROBATCHES=1"
-            )
         self._check_languages(name, run.batches.settings)
         required = required_fields(name, objective.reads, shapes)
         rows, length = shapes["input_ids"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from xlingjax.runtime.machine import (
     is_primary,
     one_run_in,
     out_of_memory_explained,
+    primary_says,
     require_room,
     start,
 )
@@ -99,6 +101,7 @@ def train(
     on_start: Callable[[Callable[[str], None]], None] | None = None,
     write_page: Callable[[], Path] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),
+    until: float | None = None,
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in
     `workdir` if there is one. Objectives that change come in stages, by their first step.
@@ -115,7 +118,8 @@ def train(
     kept in workdir, written like run.json when nothing is left to refuse. on_start: called by one
     process after the first step, with what writes a line into the log. write_page: writes a page of
     the run's files and returns its path; called by one process after evaluations and at the end.
-    What it raises is one line.
+    What it raises is one line. until: of `time.monotonic`; the step that ends behind it is the
+    last, but for the first two of each objective.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything
@@ -264,6 +268,12 @@ def train(
             state, sums = programs.step(turn, step, state, batch, progress.compiling)
             progress.add(step, turn, rows, sums)
             step += 1
+            # Each objective has had its turns by then, so that a trial knows them all.
+            enough = 2 * len(objectives) <= step < steps
+            if until and enough and primary_says(time.monotonic() >= until):
+                early.end(step)
+                progress.steps = step
+                tracker.say(f"step {step} of {steps}: {early.reason()}")
             # All processes stop at the same step, so they agree on it here.
             stopping_now = shutdown.reached(step)
             progress.after(step, state, stopping_now)

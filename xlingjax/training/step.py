@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from xlingjax.model.partition import (
-    ROW_AXES,
+    cut_rows,
     param_shardings,
     replicated,
     state_shardings,
@@ -112,6 +112,8 @@ def train_step(
     "steps". Skipped: a loss or gradient that is not finite, or a norm over `skip_norm`; parameters
     and optimizer state then stay exactly as they were.
     """
+    if objective.whole_batch:
+        objective, microbatches = objective.in_parts(microbatches), 1
     now = optimizer.trainable_at(stage)
     # What is frozen is an input without a gradient: its backward pass is not computed.
     trainable, frozen = split(state.params, now)
@@ -204,20 +206,10 @@ def count_tokens(batch: dict[str, Any]) -> Any:
 
 
 def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
-    """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
-    a device's rows are contiguous, so each microbatch takes an equal share of every device's own
-    rows and none moves."""
-    rows_on_devices = NamedSharding(mesh, PartitionSpec(None, ROW_AXES))
-
-    def cut(x):
-        rows = x.shape[0] // microbatches
-        parts = x.reshape(rows, microbatches, *x.shape[1:])
-        by_microbatch = parts.swapaxes(0, 1)
-        return jax.lax.with_sharding_constraint(by_microbatch, rows_on_devices)
-
+    """Sum what `one(rows, index)` returns over microbatches."""
     # Traced once, for the shapes and in the loop.
     one = jax.jit(one, inline=True)
-    cut_batch = jax.tree.map(cut, batch)
+    cut_batch = cut_rows(batch, microbatches, mesh)
     first = jax.tree.map(lambda x: x[0], cut_batch)
     shapes = jax.eval_shape(one, first, jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)

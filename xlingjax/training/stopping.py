@@ -73,6 +73,11 @@ class Stopping:
         self._stopped_at: int | None = None
         """The step at which the run has stopped."""
         self._values: dict[int, float] = {}
+        self._out_of_time = False
+
+    def end(self, step: int) -> None:
+        """The run's time is over."""
+        self._stopped_at, self._out_of_time = step, True
 
     def last_step(self, steps: int) -> int:
         """The last of a run that is to take `steps`."""
@@ -123,6 +128,8 @@ class Stopping:
 
     def reason(self) -> str:
         """Why it stopped, as a line."""
+        if self._out_of_time:
+            return "its time is over"
         config = self._config
         _, step, value = self._best()
         return (
@@ -134,6 +141,8 @@ class Stopping:
         """Why and when it stopped, as JSON; {}: it has not."""
         if self._stopped_at is None:
             return {}
+        if self._out_of_time:
+            return {"step": self._stopped_at, "why": self.reason()}
         config = self._config
         _, step, value = self._best()
         return {

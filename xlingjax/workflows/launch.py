@@ -40,9 +40,16 @@ from xlingjax.training.stages import at, stage_name, starts
 from xlingjax.training.tracker import finite, scalars
 
 
-def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig) -> int:
+def launch(
+    recipe: Recipe,
+    workdir: str | Path,
+    verb: str,
+    machine: RuntimeConfig,
+    until: float | None = None,
+) -> int:
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
-    "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
+    "pretrain" or "finetune", which run.json keeps; until: see `train`. Returns the exit status.
+    Raises UserError."""
     workdir = str(workdir)
     corpus = recipe.corpus
     evaluators = checked(recipe)
@@ -61,6 +68,7 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
         workdir=workdir,
         evaluators=evaluators,
         runtime=machine,
+        until=until,
         extra_config=record,
         on_start=functools.partial(
             _begin, workdir, too_late(recipe), evaluators, opened, corpus.vocabulary

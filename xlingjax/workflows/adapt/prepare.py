@@ -32,7 +32,10 @@ from xlingjax.workflows.launch import evaluate
 from xlingjax.workflows.plan.programs import HERE, answer
 
 CHUNK = 1024  # predicted tokens whose logits are in memory: vocabularies are large
-EVALUATIONS = 5  # of the whole training
+EVALUATIONS = 5  # of the whole training, at most
+SURE = 0.97  # of the hours: the program must begin and end, too
+WRITING, MEASURING, TRIAL = 0.15, 0.1, 0.1  # shares of the hours
+FEWEST = 16  # lines of a file that is measured on, where there are so many
 SAFE_SECONDS = 1200  # of training that a lost machine costs at most
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
@@ -42,6 +45,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Everything that the training needs, and what it begins from measured. check_start: raises
     UserError for a first model that cannot be exported. Raises UserError."""
+    began = time.monotonic()
+    seconds = SURE * 3600 * (request.hours or 0)
     _check_paths(request)
     # Of a preparation that was stopped.
     for name in ("start", "heldout", "trial"):
@@ -49,6 +54,8 @@ def prepare(
     start = folder / "start"
     first_model(request.source, start)
     check_start(str(start))
+    # To be written and compared as it was read; where that was not now, a share.
+    exporting = max(time.monotonic() - began, min(60, WRITING * seconds))
     config = model_of(start)
     vocabulary = Vocabulary.load(start)
     # XLM-R's positions begin at 2: two rows of its table hold no token.
@@ -73,20 +80,28 @@ def prepare(
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
 
     any_held_out = bool(held or request.gold or any(name in request.given for name in _HELDOUT))
-    evaluating = _measure_start(request, values, share, any_held_out, machine)
+    evaluating = _measure_start(request, values, share, any_held_out, machine, seconds)
     speed = {"seconds_per_evaluation": evaluating}
     # The number of steps is given, or is what fits into the hours at the speed that a trial shows.
-    steps = request.steps
+    steps, evaluations = request.steps, EVALUATIONS
+    training = 0.0
     if not steps:
-        speed |= measured([str(recipe)], (), folder / "trial", machine, evaluations=False)
-        steps = steps_within(request.hours, speed, EVALUATIONS)
-        print(f"{described(speed)}; {request.hours:g} hours are {steps:,} steps")
+        until = time.monotonic() + TRIAL * seconds
+        given = [str(recipe)], (), folder / "trial", machine, False, until
+        speed |= measured(*given)
+        training = seconds - exporting - (time.monotonic() - began)
+        steps, evaluations = steps_within(training, speed, EVALUATIONS)
+        print(
+            f"{described(speed)}; of {request.hours:g} hours {max(training, 0):.0f} s are left:"
+            f" {steps:,} steps, {evaluations} evaluations",
+            flush=True,
+        )
     for kind, rows in findings.tables.items():
         # The recipe alternates, each objective as often as the others.
         turns = [request.text_of(name) for name in request.names]
         shown = format_table(rows, steps * turns.count(kind) // len(turns))
         print(f"{kind}, epochs of all steps on it:\n{shown}")
-    often = -(-steps // EVALUATIONS)
+    often = -(-steps // evaluations)
     # Without a trial, where --steps is given, the speed is not known.
     safe_steps = int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1
     values |= {
@@ -96,7 +111,8 @@ def prepare(
         "CHECKPOINT_EVERY": min(1000, often, safe_steps),
     }
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
-    return {"speed": speed, "settings": values, "held_out_share": share}
+    record = {"speed": speed, "settings": values, "held_out_share": share}
+    return record | {"training_seconds": training - evaluating}
 
 
 def _check_paths(request: Request) -> None:
@@ -197,21 +213,35 @@ def _measure_start(
     share: Mapping[str, float],
     any_held_out: bool,
     machine: RuntimeConfig,
+    seconds: float,
 ) -> float:
-    """Measures the first model, where anything is measured; the seconds that this took."""
-    began = time.monotonic()
+    """Measures the first model, where anything is measured; the seconds that this took. seconds:
+    of all that is to be done; 0: as many as it takes. Of held-out lines so many stay as are
+    measured within a share of it."""
     start = Path(values["INIT_FROM"])
     # The first model lacks the parameters that only some objectives have.
     plain = tuple(name for name in request.objectives if not request.adds(name))
     # MLM, in the base recipe, adds nothing: it stands in where every objective adds something.
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
-    recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")
-    if any_held_out:
-        print("before:", flush=True)
+    recipe.write_text(recipe_text(without_added, values, share, True), encoding="utf-8")
+    held = {path: path.read_text() for path in (start.parent / "heldout").glob("*/*")}
+    longest = max((text.count("\n") for text in held.values()), default=0)
+    evaluating = 0.0
+    lines = FEWEST if seconds else longest
+    while any_held_out:
+        for path, text in held.items():
+            path.write_text("".join(text.splitlines(keepends=True)[:lines]), encoding="utf-8")
+        print(f"before, on {min(lines, longest)} lines of each file that is held out:", flush=True)
+        began = time.monotonic()
         evaluate(read_recipe([str(recipe)], ()), start, machine)
+        evaluating = time.monotonic() - began
+        # The first time programs are compiled, too.
+        if lines >= longest or 4 * evaluating > MEASURING * seconds:
+            break
+        lines *= 4
     recipe.unlink()
-    return time.monotonic() - began
+    return evaluating
 
 
 def settings(
@@ -259,8 +289,11 @@ def settings(
     return values
 
 
-def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
-    """The recipe. share: of "text" and "pairs" that is held out."""
+def recipe_text(
+    request: Request, values: Mapping[str, Any], share: Mapping[str, float], first: bool = False
+) -> str:
+    """The recipe. share: of "text" and "pairs" that is held out; first: to measure the first model
+    by."""
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
     for file in request.included_files:
         lines.append(f'include "{file}"')
@@ -275,7 +308,8 @@ def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str,
     # A model made for sentences (e5, LaBSE) has a pooling and a prefix that its vectors need.
     own = sentences_of(read_run_record(values["INIT_FROM"]))
     # Retrieval is measured on the model's own sentence vectors.
-    if own and own.pooling:
+    tuned = "hardest_negative" in request.names and not first
+    if own and own.pooling and not tuned:
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")
         lines.append(f"retrieval.prefix = {own.prefix!r}")
     # Last, so that what the command line says has the last word.

@@ -3,14 +3,18 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xlingjax.config.gin_files import gin_folder
 from xlingjax.config.objective_files import built_objectives, objective_files, objectives_in
+from xlingjax.convert import import_model
+from xlingjax.convert.formats.fields import Fields
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.errors import UserError
+from xlingjax.inference.sentences import sentences_of
 from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 BASE = "recipes/adapt.gin"  # what the recipe is written upon
 STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")  # needed by a recipe, not opened
@@ -136,6 +140,22 @@ class Request:
         if self._preprocessor(made).sides == 1:
             return "text"
         return "pairs"
+
+
+def default_objectives(source: str, parallel: Sequence[str]) -> tuple[str, ...]:
+    """What the model `source` was made for: sentence vectors, of which only pairs tell more, else
+    words. Raises UserError where it is not there."""
+    if (run_and_checkpoint(source)[0] / "run.json").is_file():
+        of_sentences = sentences_of(read_run_record(source)) is not None
+    else:
+        folder = import_model.located(source)
+        named = []
+        if folder.is_dir():
+            named = Fields(folder / "config.json").values.get("architectures") or []
+        # A class without a vocabulary head, or the modules of sentence-transformers.
+        of_sentences = (folder / "modules.json").is_file()
+        of_sentences |= [str(name).endswith("Model") for name in named] == [True]
+    return ("hardest_negative",) if of_sentences and parallel else ("mlm",)
 
 
 def absolute(pattern: str) -> str:

@@ -8,6 +8,7 @@ command goes on where it was stopped. Where the training made the model worse on
 
 import dataclasses
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,10 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
         # Written when all is prepared: a record with settings tells a later start to go on.
         write_json(folder / RECORD, record)
     recipe = read_recipe([str(folder / "recipe.gin")], ())
-    status = launch(recipe, folder / "run", "pretrain", machine)
+    until = None
+    if request.hours:
+        until = time.monotonic() + record["training_seconds"]
+    status = launch(recipe, folder / "run", "pretrain", machine, until)
     if status:
         return status
 
@@ -148,7 +152,12 @@ def _begun(request: Request, folder: Path) -> dict[str, Any]:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, new)
         return new
-    shape = {"requested": {str: ANY}, "settings?": {str: ANY}, "export?": {str: ANY}}
+    shape = {
+        "requested": {str: ANY},
+        "settings?": {str: ANY},
+        "training_seconds?": float,
+        "export?": {str: ANY},
+    }
     record = read_record(path, shape, "choose another --to")
     if "settings" not in record:  # nothing was decided yet
         return new

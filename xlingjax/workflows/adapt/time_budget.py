@@ -1,5 +1,6 @@
 """`xlingjax pretrain --hours`: as many steps as a budget of time allows, by a trial."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig, one_run_in, start
-from xlingjax.runtime.records import read_record
+from xlingjax.runtime.records import ANY, read_record
 from xlingjax.workflows.adapt.trial import described, measured, scaled, steps_within, written
 
 RECORD = "hours.json"  # in the workdir: the hours, what the trial measured, the macros made of it
@@ -20,10 +21,12 @@ def within_hours(
     workdir: str | Path,
     hours: float,
     machine: RuntimeConfig,
-) -> list[str]:
-    """The overrides NAME=VALUE that make the recipe last `hours`: those that the run in `workdir`
+) -> tuple[list[str], float]:
+    """The overrides NAME=VALUE that make the recipe last `hours`, and what `train` has for `until`:
+    those that the run in `workdir`
     was begun with, or else what a trial of it on this machine gives. Raises UserError, and Stopped
     where it was asked to stop."""
+    until = time.monotonic() + 3600 * hours
     workdir = Path(workdir)
     if any(override.partition("=")[0] == "TRAIN_STEPS" for override in overrides):
         raise UserError("--hours and --gin.TRAIN_STEPS: both say how long it trains; give one")
@@ -33,7 +36,8 @@ def within_hours(
         if record is None:
             record = _chosen(files, overrides, workdir, hours, machine)
             write_json(workdir / RECORD, record)
-    return written(record["macros"])
+    # The last evaluation comes behind the last step.
+    return written(record["macros"]), until - record["speed"]["seconds_per_evaluation"]
 
 
 def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
@@ -48,7 +52,11 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         return None
     record = read_record(
         path,
-        {"hours": (int, float), "macros": {str: int}},
+        {
+            "hours": (int, float),
+            "macros": {str: int},
+            "speed": {"seconds_per_evaluation": (int, float), str: ANY},
+        },
         f"delete it, leave --hours out, and give the steps of {workdir / 'config.gin'} by"
         " --gin.TRAIN_STEPS",
     )
@@ -67,14 +75,18 @@ def _chosen(
     hours: float,
     machine: RuntimeConfig,
 ) -> dict[str, Any]:
+    began = time.monotonic()
     bound = read_recipe(files, overrides).bound
     speed = measured(files, overrides, workdir / "trial", machine)
     evaluations = 1
     if bound.get("eval_every"):
         evaluations = -(-bound["steps"] // bound["eval_every"])
-    steps = steps_within(hours, speed, evaluations)
+    left = 3600 * hours - (time.monotonic() - began)
+    steps, evaluations = steps_within(left, speed, evaluations)
     macros = scaled(bindings(files, overrides), overrides, steps / bound["steps"])
     macros["TRAIN_STEPS"] = steps
+    if bound.get("eval_every"):
+        macros["EVAL_EVERY"] = -(-steps // evaluations)
     print(
         f"{described(speed)}; {hours:g} hours, of which {evaluations} evaluations, are"
         f" {', '.join(written(macros))} (the recipe has {bound['steps']:,} steps)",

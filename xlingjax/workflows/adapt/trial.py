@@ -28,6 +28,7 @@ COURSE = (
 """Macros that count steps: a longer or shorter training has as many more or fewer of each."""
 TRIAL_STEPS = 18
 TRIAL_TURNS = 6  # of each objective at least
+EVALUATING = 0.2  # of the time
 DISTURBED = 4  # times the median: a step that took longer was not alone on the machine
 
 
@@ -37,10 +38,12 @@ def measured(
     folder: Path,
     machine: RuntimeConfig,
     evaluations: bool = True,
+    until: float | None = None,
 ) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes", "seconds_to_compile"} of a
     short training of the recipe in `folder`, which is removed again; with `evaluations`
-    "seconds_per_evaluation", 0 without evaluators. Raises Stopped where it was asked to stop."""
+    "seconds_per_evaluation", 0 without evaluators. until: see `train`. Raises Stopped
+    where it was asked to stop."""
     recipe = read_recipe(files, overrides)
     steps = max(TRIAL_STEPS, TRIAL_TURNS * len(recipe.bound["objectives"]))
     # Stages become shorter, too, so that steps of all of them are measured.
@@ -59,7 +62,7 @@ def measured(
             checkpoint=CheckpointConfig(every=0),
             stopping=StoppingConfig(),
         )
-        if launch(dataclasses.replace(trial, plan=plan), folder, "pretrain", machine):
+        if launch(dataclasses.replace(trial, plan=plan), folder, "pretrain", machine, until):
             raise Stopped("stopped while its speed was measured; the same command begins again")
         speed = _speed(folder)
         if evaluations:
@@ -89,19 +92,21 @@ def _speed(folder: Path) -> dict[str, float]:
     }
 
 
-def steps_within(hours: float, speed: Mapping[str, float], evaluations: int) -> int:
-    """How many steps fit beside evaluations and compiling. Raises UserError where none does."""
-    evaluating = evaluations * speed["seconds_per_evaluation"]
+def steps_within(seconds: float, speed: Mapping[str, float], evaluations: int) -> tuple[int, int]:
+    """(steps, evaluations): how many steps fit beside compiling and evaluations, of which there are
+    as many of the wanted ones as take `EVALUATING` of the time, and one at least. Raises UserError
+    where no step fits."""
     compiling = speed["seconds_to_compile"]
-    left = 3600 * hours - evaluating - compiling
-    steps = int(left / speed["seconds_per_step"])
+    one = speed["seconds_per_evaluation"]
+    if evaluations * one > EVALUATING * seconds:
+        evaluations = max(int(EVALUATING * seconds / one), 1)
+    steps = int((seconds - evaluations * one - compiling) / speed["seconds_per_step"])
     if steps < 1:
         raise UserError(
-            f"--hours {hours:g} is too little: {evaluations} evaluations take"
-            f" {evaluating:.0f} s, compiling {compiling:.0f} s, a step"
-            f" {speed['seconds_per_step']:.3g} s; give more, or fewer objectives"
+            f"--hours is too little: {seconds:.0f} s are left for the training; an evaluation takes"
+            f" {one:.0f} s, compiling {compiling:.0f} s, a step {speed['seconds_per_step']:.3g} s"
         )
-    return steps
+    return steps, evaluations
 
 
 def scaled(lines: Mapping[str, str], overrides: Sequence[str], factor: float) -> dict[str, int]:

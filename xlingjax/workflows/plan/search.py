@@ -64,8 +64,7 @@ def search(
     devices = machine.devices // mesh_sizes(recipe.bound["mesh"], machine.devices)[-1]
     # Equal microbatches of every objective, on every device.
     rows = math.gcd(*(run.batches.shapes["input_ids"][0] for run in runs)) // devices
-    whole = any(run.objective.whole_batch for run in runs)
-    most = 1 if whole else rows & -rows  # the largest power of two that divides the rows
+    most = rows & -rows  # the largest power of two that divides the rows
     # Parameters on each device, shared out over those of a machine, over all.
     shared = sorted({1, math.gcd(devices, machine.accelerator.per_host), devices})
     tried: list[Tried] = []
