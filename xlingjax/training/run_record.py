@@ -209,7 +209,7 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     )
 
 
-def require_branch(saved: dict[str, Any], ours: dict[str, Any], name: str) -> None:
+def require_branch(saved: Mapping[str, Any], ours: Mapping[str, Any], name: str) -> None:
     """Raise UserError unless a checkpoint's weights and moments are those of this run: the model,
     the optimizer and the vocabulary; the languages where they number parameters."""
     parts = []
