@@ -215,8 +215,13 @@ def require_branch(saved: Mapping[str, Any], ours: Mapping[str, Any], name: str)
     parts = []
     for identity in (saved, ours):
         part = {field: identity[field] for field in ("model", "optimizer")}
+        config = ModelConfig("", **part["model"])
+        # A longer context turns by another theta, with the same parameters.
+        if config.positions == "rotary":
+            free = ("rotary_theta", "rotary_scale", "local_theta", "max_positions")
+            part["model"] = {k: v for k, v in part["model"].items() if k not in free}
         part["vocabulary"] = vocabulary_of(identity)
-        if ModelConfig("", **part["model"]).tells_languages():
+        if config.tells_languages():
             part["languages"] = languages_of(identity)
         parts.append(part)
     if differing := list(differences(*parts)):
