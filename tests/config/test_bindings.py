@@ -152,8 +152,8 @@ def test_a_line_of_ones_own_file(tmp_path, line, message):
             "--gin.mlm.batchh: 'mlm' has no parameter 'batchh'; did you mean 'batch'?",
         ),
         (
-            "WARMUP_SHARE=many",
-            "--gin.WARMUP_SHARE='many': a number or None is needed (optimizer.warmup_share)",
+            "WARMUP_STEPS=many",
+            "--gin.WARMUP_STEPS='many': a number is needed (optimizer.warmup_steps)",
         ),
         (
             "HELDOUT_PAIRS=2024",
@@ -164,35 +164,6 @@ def test_a_line_of_ones_own_file(tmp_path, line, message):
 )
 def test_an_override(tmp_path, override, message):
     assert message in said(tmp_path, "", override)
-
-
-@pytest.mark.parametrize(
-    ("file", "overrides", "steps"),
-    [
-        # Of 1,000: the recipe's own, and what is typed in its place.
-        ("WARMUP_STEPS = 40", (), 40),
-        ("WARMUP_STEPS = 40", ("WARMUP_SHARE=0.1",), 100),
-        ("WARMUP_SHARE = 0.2", (), 200),
-        ("WARMUP_SHARE = 0.2", ("WARMUP_STEPS=40",), 40),
-        ("WARMUP_SHARE = 0.2", ("optimizer.warmup_steps=40",), 40),
-        ("optimizer.warmup_share = 0.2", ("WARMUP_STEPS=40",), 40),
-        ("WARMUP_SHARE = 0.2", ("WARMUP_STEPS=40", "WARMUP_SHARE=None"), 40),
-    ],
-)
-def test_the_warm_up_that_is_typed_holds(tmp_path, file, overrides, steps):
-    mine = tmp_path / "mine.gin"
-    mine.write_text(f'include "optim/adamw_linear.gin"\n{file}\n')
-    recipes.parse_gin([str(mine)], overrides)
-    assert recipes.build("optimizer").warmup(1000) == steps
-
-
-@pytest.mark.parametrize(
-    ("steps", "share"),
-    [("WARMUP_STEPS", "WARMUP_SHARE"), ("optimizer.warmup_steps", "WARMUP_SHARE")],
-)
-def test_two_warm_ups_are_refused(tmp_path, steps, share):
-    message = said(tmp_path, "", f"{share}=0.1", f"{steps}=40")
-    assert message.startswith(f"--gin.{steps} and --gin.{share}: both say how long")
 
 
 # Of several kinds: the dict is never meant, and each of the others by some.

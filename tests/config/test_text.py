@@ -332,6 +332,28 @@ def test_sampling_in_stages_makes_stages_of_the_objectives_that_read_it(corpus):
     assert alphas == [0.7, 0.2, 0.2]
 
 
+def test_sources_have_weights_and_stages(corpus, tmp_path):
+    """Each source is drawn by its weight, whatever its size; languages are those of all stages."""
+    lines = (corpus / "mono/de/a.txt").read_text("utf-8").splitlines(keepends=True)
+    for name, count in (("small/de.txt", 12), ("large/de.txt", len(lines))):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("".join(lines[:count]), "utf-8")
+    small, large = f"de={tmp_path}/small/*", f"de={tmp_path}/large/*"
+    mono = {0: {small: 3, large: 1}, 40: f"{corpus}/mono/en"}
+    given = small_corpus.options(corpus) | {"TRAIN_STEPS": 80, "MONO": mono, "LANGUAGES": None}
+    given["sampling.same_language"] = False
+    recipe = recipes.read_recipe(["recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    assert recipe.corpus.mono == (small, large, f"{corpus}/mono/en")
+    mlm, tlm = map(in_stages, recipe.bound["objectives"])
+    assert ([*mlm], [*tlm]) == ([0, 40], [0])
+    tables = []
+    for run in mlm.values():
+        source = run.source()
+        tables.append({one["name"]: one["share"] for one in source.identity["sampling_table"]})
+        source.close()
+    assert tables == [{f"de of {large}": 0.25, f"de of {small}": 0.75}, {"en": 1.0}]
+
+
 def test_a_recipe_without_a_corpus_says_where_it_is_bound(tmp_path):
     file = tmp_path / "mine.gin"
     file.write_text("train.objectives = [@mlm()]\nmlm.text = @text()\n", encoding="utf-8")

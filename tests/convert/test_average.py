@@ -38,7 +38,10 @@ def test_the_mean(options, steps, run, tmp_path, capsys):
     folder, given = run
     output = tmp_path / "mean"
     assert main.main(["average", str(folder), *options, "--output", str(output)]) == 0
-    assert f"the mean of {len(steps)} checkpoints of {folder}: st" in capsys.readouterr().out
+    assert (
+        f"{output}: mean of {len(steps)} checkpoints: {folder}/checkpoints/"
+        in capsys.readouterr().out
+    )
     mean = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *(given[step] for step in steps))
     found, new = load_params(f"{output}@{steps[-1]}", jax.tree.map(jax.numpy.zeros_like, mean))
     assert not new
@@ -47,10 +50,44 @@ def test_the_mean(options, steps, run, tmp_path, capsys):
         assert value.dtype == np.float32
         np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
     record = json.loads((output / "run.json").read_text())
-    assert record["averaged"] == {"run": str(folder), "steps": list(steps)}
+    names = [f"{folder}/checkpoints/{step}" for step in steps]
+    assert record["averaged"] == {"checkpoints": names, "method": "mean", "base": None}
     assert record["model"] == json.loads((folder / "run.json").read_text())["model"]
     assert (output / "vocab.model").read_bytes() == b"pieces"
     assert "# a recipe" in (output / "config.gin").read_text()
+
+
+def test_runs_are_merged_by_ties(run, tmp_path):
+    """By hand, weight by weight: of each model the largest fifth of its changes stays, of those the
+    ones of the stronger sign, whose mean is added."""
+    folder, given = run
+    first = tiny_run.flat(given[2])
+    rng = np.random.default_rng(0)
+    learnt = []
+    for number in range(3):
+        change = {name: rng.normal(0, 1, leaf.shape) for name, leaf in first.items()}
+        learnt.append({name: change[name].astype(np.float32) for name in first})
+        values = [first[name] + learnt[-1][name] for name in first]
+        params = jax.tree.unflatten(jax.tree.structure(given[2]), values)
+        written_run.write(tmp_path / str(number), MODEL, params)
+    runs = [str(tmp_path / str(number)) for number in range(3)]
+    options = ["--method", "ties", "--base", f"{folder}@2", "--output", str(tmp_path / "merged")]
+    assert main.main(["average", *runs, *options]) == 0
+    wanted = jax.tree.map(jax.numpy.zeros_like, given[2])
+    found, _ = load_params(tmp_path / "merged", wanted)
+    sizes = [np.concatenate([abs(x).ravel() for x in one.values()]) for one in learnt]
+    limits = [np.quantile(one, 0.8) for one in sizes]
+    for name, leaf in tiny_run.flat(found).items():
+        for place in list(np.ndindex(leaf.shape))[:50]:
+            kept = [float(one[name][place]) for one in learnt]
+            kept = [x for x, limit in zip(kept, limits, strict=True) if abs(x) > limit]
+            kept = [x for x in kept if x * sum(kept) > 0]
+            expected = first[name][place] + (sum(kept) / len(kept) if kept else 0)
+            np.testing.assert_allclose(leaf[place], expected, atol=2e-6)
+    other = ["average", runs[0], str(tmp_path / "other"), "--output", str(tmp_path / "no")]
+    model = MODEL.replace(norm_order="pre")
+    written_run.write(tmp_path / "other", model, jax.tree.map(np.zeros_like, given[2]))
+    assert main.main(other) == 2
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,12 @@ def test_modes():
     assert Sampling(alpha=0.5).shares(counts) == pytest.approx({"de": 0.75, "en": 0.25})
     assert Sampling(alpha=0.0).shares(counts) == {"de": 0.5, "en": 0.5}
     assert Sampling(weights={"en": 3, "de": 1}).shares(counts) == {"de": 0.25, "en": 0.75}
+    counts = {"de": 800, "en": 500, "sw": 200}
+    for alpha, de in ((1.0, 0.8), (0.5, 2 / 3), (0.0, 0.5)):
+        shares = Sampling(alpha=alpha, weights={"en": 3, "*": 1}).shares(counts)
+        assert shares == pytest.approx({"de": de / 4, "en": 0.75, "sw": (1 - de) / 4})
+    assert Sampling(weights={"sw": 2, "*": 0}).shares(counts) == {"de": 0, "en": 0, "sw": 1}
+    counts = {"de": 900, "en": 100}
     with pytest.raises(UserError, match="unknown: fr, missing: en"):
         Sampling(weights={"de": 1, "fr": 1}).shares(counts)
     with pytest.raises(UserError, match="counts='bytes': 'sentences', 'tokens' or 'mixture' is"):

@@ -55,8 +55,33 @@ def test_learning_rate(schedule, warmup, steps, expected):
         np.testing.assert_allclose(rate(jnp.int32(step)), value, rtol=1e-4, err_msg=f"{step}")
 
 
+@pytest.mark.parametrize(
+    "schedule, half, options",
+    [
+        ("linear", 0.55, dict(decay_steps=0.2)),
+        # Half of the decay leaves 1 - sqrt(1 / 2) of what is above the floor.
+        ("1-sqrt", 0.1 + 0.9 * (1 - 0.5**0.5), dict(decay_steps=200)),
+        ("cosine", 0.55, dict(decay_steps=200)),
+    ],
+)
+def test_the_rate_holds_and_falls_to_its_floor_in_the_last_steps(schedule, half, options):
+    config = OptimizerConfig(
+        schedule=schedule, learning_rate=2.0, warmup_steps=10, floor=0.1, **options
+    )
+    rate = learning_rate_schedule(config, 1000)
+    expected = {0: 0.1, 9: 1, 10: 1, 799: 1, 800: 1, 900: half, 1000: 0.1, 1100: 0.1}
+    for step, share in expected.items():
+        np.testing.assert_allclose(rate(step), 2 * share, rtol=1e-5, err_msg=str(step))
+
+
+def test_cosine_falls_from_the_warm_up_on():
+    rate = learning_rate_schedule(OptimizerConfig(schedule="cosine", warmup_steps=100), 1100)
+    shares = [float(rate(step)) / 1e-4 for step in (99, 100, 350, 600, 850, 1100)]
+    np.testing.assert_allclose(shares, [1, 1, 0.853553, 0.5, 0.146447, 0], atol=1e-6)
+
+
 def test_warm_up_as_a_share_of_the_steps():
-    shared = OptimizerConfig(schedule="linear", warmup_share=0.1)
+    shared = OptimizerConfig(schedule="linear", warmup_steps=0.1)
     counted = OptimizerConfig(schedule="linear", warmup_steps=12)
     assert (shared.warmup(120), shared.warmup(64), counted.warmup(120)) == (12, 6, 12)
     rates = [learning_rate_schedule(one, 120)(np.arange(121)) for one in (shared, counted)]
@@ -95,6 +120,33 @@ def test_adamw_and_adam_by_hand():
                 p -= 0.01 * (step + (decay * p if has_decay and name == "adamw" else 0))
             np.testing.assert_allclose(value, p, rtol=1e-6, err_msg=f"{name} {has_decay}")
         assert np.all(params["encoder"]["layers"]["mlp"]["bias"] == scale[0])
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_stable_adamw_by_hand(decoupled):
+    """Each layer of a stack has its own RMS; decay is shortened like the update, and is divided by
+    the peak where it is free of the rate."""
+    b1, b2, eps, decay = 0.9, 0.98, 1e-6, 0.1
+    grads = [0.1 * jnp.arange(1, 4)[:, None, None] * jnp.ones((3, 2, 4)), None]
+    # Only the first layer's gradients outgrow their second moment.
+    grads[1] = jnp.asarray([3.0, 1.0, 0.5])[:, None, None] * grads[0]
+    trees = [jax.tree.map(jnp.ones_like, PARAMS) for _ in grads]
+    for tree, grad in zip(trees, grads, strict=True):
+        tree["encoder"]["layers"]["mlp"]["kernel"] = grad
+    config = OptimizerConfig(
+        name="stable_adamw", weight_decay=decay, eps=eps, decoupled_decay=decoupled
+    )
+    kernel = updated(config, PARAMS, *trees)["encoder"]["layers"]["mlp"]["kernel"]
+    for layer in range(3):
+        p, m, v = 0.5, 0.0, 0.0
+        for t, gradient in enumerate(grads, 1):
+            g = float(gradient[layer, 0, 0])
+            m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+            second = v / (1 - b2**t)
+            rate = 0.01 / max(1, np.sqrt(g * g / max(second, eps**2)))
+            step = m / (1 - b1**t) / (np.sqrt(second) + eps)
+            p -= rate * (step + decay * p / (0.01 if decoupled else 1))
+        np.testing.assert_allclose(kernel[layer], p, rtol=1e-5)
 
 
 def test_decay_mask_knows_stacked_biases():
@@ -253,12 +305,12 @@ def test_frozen():
         (dict(name="scale_by_adam"), "optax has none of that name"),
         (dict(name="lion", options={"b3": 0.9}), "lion of optax has no 'b3'; it has b1, b2"),
         (dict(options={"b1": 0.9}), "optimizers of optax; adamw is not from there"),
-        (dict(schedule="cosine"), "schedule='cosine': 'linear', "),
+        (dict(schedule="wsd"), "schedule='wsd': 'linear', "),
         (dict(learning_rate=0.0), "learning_rate=0.0: a number above 0"),
         (dict(layer_decay=0.0), "layer_decay=0.0: a number above 0 and at most 1"),
-        (dict(warmup_share=10), "warmup_share=10: a number from 0 to below 1"),
-        (dict(schedule="linear", warmup_share=0.96), "warmup_steps=10 leaves nothing of steps=10"),
-        (dict(schedule="linear_from_0", warmup_steps=10), "=10 leaves nothing of steps=10"),
+        (dict(schedule="linear", warmup_steps=0.96), "a warm-up of 10 and a decay of 1 do not fit"),
+        (dict(schedule="linear_from_0", warmup_steps=10), "do not fit into 10 steps"),
+        (dict(schedule="1-sqrt", warmup_steps=5, decay_steps=6), "of 5 and a decay of 6 do not"),
     ],
 )
 def test_refusals(config, message):

@@ -14,6 +14,7 @@ from xlingjax.errors import UserError
 from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.evaluator import Evaluator
+from xlingjax.training.optimizer import OptimizerConfig
 
 RUNS = {
     "summed": {
@@ -112,6 +113,31 @@ def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
     assert tiny_run.hashes(tmp_path) == hashes
     sessions = json.loads((tmp_path / "run.json").read_text())["sessions"]
     assert [session["step"] for session in sessions] == [0, stopped.steps]
+
+
+@pytest.mark.long
+def test_a_branch_goes_on_from_the_checkpoint_of_another_run(tmp_path):
+    """Bitwise the same run where nothing is changed, after a stop too; with a schedule of its own
+    in a folder of its own; refused where its moments would not be those of the model."""
+    kept = {"checkpoint": CheckpointConfig(every=3, keep_last=9)}
+    whole = tiny_run.run(tmp_path / "whole", **kept)
+    branch = {"branch_from": f"{tmp_path}/whole@3", **kept}
+    stopped = tiny_run.run(tmp_path / "branch", **branch, signal_at=("SIGTERM", 2))
+    assert 3 < stopped.steps < 9
+    same = tiny_run.run(tmp_path / "branch", **branch)
+    assert_same(tiny_run.flat(same.params), tiny_run.flat(whole.params))
+    assert tiny_run.hashes(tmp_path / "branch") == tiny_run.hashes(tmp_path / "whole")[3:]
+    assert tiny_run.run(tmp_path / "other", steps=5, **branch).steps == 5
+    for options, message in [
+        ({"steps": 3}, "has 3 steps, the new run 3: raise TRAIN_STEPS"),
+        ({"init_from": "run"}, "both say what a run starts from"),
+        (
+            {"optimizer": OptimizerConfig("adam")},
+            'optimizer.name: it has "adamw", this run has "adam"',
+        ),
+    ]:
+        with pytest.raises(UserError, match=message):
+            tiny_run.run(tmp_path / "refused", **branch | options)
 
 
 class Counted(Evaluator):

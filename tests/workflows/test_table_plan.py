@@ -54,8 +54,8 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
         "no such": ([*SHORT, "EPOCHS=0"], "EPOCHS=0: a number above 0 is needed"),
         "apart": ([*SHORT, "BATCH=3", "MICROBATCHES=2"], "BATCH=3 does not divide by "),
         "warm-up": (
-            [*SHORT, "WARMUP_SHARE=None", "WARMUP_STEPS=500"],
-            r"warmup_steps=500 leaves nothing of steps=\d+ for a linear decay: lower",
+            [*SHORT, "WARMUP_STEPS=500"],
+            r"a warm-up of 500 and a decay of 1 do not fit into \d+ steps: lower",
         ),
     }
     rows = {"fine": XNLI} | {name: XNLI | {"settings": of} for name, (of, _) in faults.items()}

@@ -38,7 +38,7 @@ def test_what_counts_steps_grows_with_them():
     assert scaled(lines, ("EVAL_EVERY=10",), 1 / 1000) == {"TRAIN_STEPS": 7, "WARMUP_STEPS": 1}
     # A share of the steps grows by itself.
     del doubled["WARMUP_STEPS"]
-    assert scaled(lines | {"WARMUP_SHARE": "0.1"}, (), 2) == doubled
+    assert scaled(lines | {"WARMUP_STEPS": "0.1"}, (), 2) == doubled
 
 
 @pytest.mark.parametrize(

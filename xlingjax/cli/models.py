@@ -98,12 +98,16 @@ EXPORT = Verb(
 )
 AVERAGE = Verb(
     "average",
-    "write the mean of several checkpoints of a run as a trained model",
+    "write one model of several checkpoints, of a run or of several runs",
     "convert.average:average",
     [
-        option("run", "workdir of a run", metavar="RUN"),
+        option("runs", "workdir of a run; or several RUN, RUN@STEP", metavar="RUN", nargs="+"),
         option("--last", "of its newest N checkpoints (see KEEP_CHECKPOINTS)", positive, "N"),
         option("--steps", "of the checkpoints of these steps", steps, "A,B,C"),
+        option(
+            "--method", "mean; ties: of the largest changes since --base", choices=("mean", "ties")
+        ),
+        option("--base", "of ties: RUN or RUN@STEP that all began with", metavar="RUN"),
         _NEW,
     ],
 )

@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Annotated
 
 from xlingjax.data.text.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -10,8 +12,10 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.modules import imported
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
+from xlingjax.training.stages import STAGES, at, starts
 
 Files = str | Sequence[str] | None
+Sources = Files | Mapping[str, float]  # patterns, or {pattern: weight of the source}
 Languages = Callable[[], Collection[str]]  # found among files, not before it is called
 
 
@@ -86,8 +90,12 @@ def import_tasks(modules: Files) -> None:
         imported(module, "TASKS")
 
 
+def patterns_of(mono: Sources) -> tuple[str, ...]:
+    return tuple(mono) if isinstance(mono, Mapping) else split_patterns(mono)
+
+
 def corpus(
-    mono: Files = None,
+    mono: Annotated[Sources, STAGES] = None,
     parallel: Files = None,
     vocabulary: str | None = None,
     languages: Files = None,
@@ -101,7 +109,8 @@ def corpus(
 ) -> Corpus:
     """The text and the vocabulary of a run.
 
-    mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes,
+    mono, parallel: patterns, in one string with spaces between them or in a list; of mono those of
+    all stages. languages: codes,
     "en,de" or a list; default: those of the files. run: a workdir whose vocabulary and languages
     are taken over, since fine-tuning must number languages as pretraining did. labelled: the
     languages of what is fine-tuned on and measured; they come
@@ -125,8 +134,10 @@ def corpus(
             "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a"
             " SentencePiece .model file"
         )
+    of_stages = [patterns_of(at(mono, step)) for step in starts([mono])]
     return Corpus(
-        split_patterns(mono),
+        # In order, each once.
+        tuple(dict.fromkeys(itertools.chain(*of_stages))),
         split_patterns(parallel),
         str(vocabulary),
         split_list(languages),

@@ -36,8 +36,6 @@ from xlingjax.runtime.trust import trusting
 
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE_OR_TASK_NAME", "PARALLEL": "TLM_MIXTURE"}
-WARMUP_STEPS = ("WARMUP_STEPS", "optimizer.warmup_steps")
-WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")  # a macro, and what it is bound to
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Recipe:
     def require_decay(self) -> None:
         """Raise UserError where the warm-up leaves no step for the decay, before any training."""
         if optimizer := self.bound.get("optimizer"):
-            optimizer.require_decay(self.bound["steps"])
+            optimizer.decay(self.bound["steps"])
 
 
 @functools.cache
@@ -109,7 +107,6 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
             near = did_you_mean(name.upper(), macros)
             raise UserError(f"{part.where}: this recipe has no macro {name}{near}")
         _parse(part)
-    _one_warmup([part.where.removeprefix("--gin.") for part in typed])
     _require_known(read)
     _places.clear()
     for one in read:
@@ -164,23 +161,6 @@ def _override(override: str) -> Part:
     if is_float and not is_number(value.strip()):
         raise UserError(f"--gin.{name}={value}: write a finite number, in the digits 0 to 9 alone")
     return Part(f"{name} = {gin_value(value)}", f"--gin.{name}")
-
-
-def _one_warmup(typed: Sequence[str]) -> None:
-    """A warm-up in steps that is typed holds: the share of a recipe, which would go before it,
-    becomes None. Raises UserError where both are typed."""
-    steps = [name for name in WARMUP_STEPS if name in typed]
-    share = config_lines().get("optimizer.warmup_share", "None")
-    if not steps or share == "None":
-        return
-    given = [name for name in WARMUP_SHARE if name in typed]
-    if given and (given[0] != "WARMUP_SHARE" or _value("WARMUP_SHARE") is not None):
-        raise UserError(
-            f"--gin.{steps[0]} and --gin.{given[0]}: both say how long the learning rate warms up;"
-            " give one"
-        )
-    of_macro = share == "%WARMUP_SHARE"
-    gin.bind_parameter("WARMUP_SHARE/macro.value" if of_macro else "optimizer.warmup_share", None)
 
 
 def _require_known(read: Sequence[Statement]) -> None:

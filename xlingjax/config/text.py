@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.config.bindings import fields_of, made, with_fields
-from xlingjax.config.corpus import Corpus, import_tasks
+from xlingjax.config.corpus import Corpus, Sources, import_tasks, patterns_of
 from xlingjax.config.evaluators import Files
 from xlingjax.data.batches.loader import Batches, BatchSettings, BatchSource, file_batches
 from xlingjax.data.rows.plan import Preprocessor
@@ -24,7 +24,9 @@ from xlingjax.training.stages import staged
 class TextSource:
     """The text that objectives read, and how their batches are drawn from it.
 
-    From the SeqIO `mixture` that the Python modules `tasks` register, else from the corpus's files.
+    From the SeqIO `mixture` that the Python modules `tasks` register, else from files: `mono`, or
+    {pattern: weight} of its sources, which are drawn by their weights, and the languages of each by
+    `sampling`; the corpus's where it is None.
     A mixture is drawn by its rates as they
     are, where `sampling` says nothing else (`ALPHA=None`). holdout: share of the lines of files
     left out of training; refused beside a mixture, which has splits. The others: see
@@ -34,6 +36,7 @@ class TextSource:
     corpus: Corpus
     sampling: Sampling = Sampling()  # noqa: RUF009 - frozen
     seed: int = 0
+    mono: Sources = None
     mixture: str | None = None
     tasks: Files = None
     use_cached: bool = False
@@ -44,8 +47,15 @@ class TextSource:
 
     def __post_init__(self):
         require_numbers(self, "[0, 1)", "holdout", "text: ")
+        if isinstance(self.mono, Mapping):
+            require_numbers(self, "[0, inf)", "mono", "text: ")
         require_whole(self, "[1, inf)", "data_shards threads", "text: ")
         require_whole(self, "[0, inf)", "seed prefetch", "text: ")
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Of its monolingual files."""
+        return patterns_of(self.mono) or self.corpus.mono
 
     def of_stage(self, step: int) -> "TextSource":
         """The same text for the stage of a run that begins at `step`: each draws anew."""
@@ -92,6 +102,7 @@ class TextSource:
 
         # Known without the text, so that a recipe can be described where no file exists.
         settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(self.sampling)}
+        settings["mono"] = self.mono
         return Batches(
             features.shapes(batch, length),
             opened,
@@ -141,7 +152,7 @@ class TextSource:
             batch,
             length,
             settings,
-            mono=self.corpus.mono,
+            mono=self.mono if isinstance(self.mono, Mapping) else self.patterns,
             parallel=parallel,
             negatives=self.corpus.negatives,
             holdout=self.holdout,

@@ -125,7 +125,7 @@ def _with_pivots(
     # Which texts a mixture has is not known before it is open: all may be among them.
     written: Collection[str] = languages
     if not text.mixture:
-        written = {found.language for found in find_text(text.corpus.mono)}
+        written = {found.language for found in find_text(text.patterns)}
     directions = split_list(given["directions"])
     return dataclasses.replace(features, pivots=pivots(languages, directions, written))
 

@@ -28,13 +28,16 @@ def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
     return q / q.sum()
 
 
+OTHERS = "*"
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How rows (or batches) are drawn over the tasks of a mixture.
 
-    At most one of: `alpha`; `weights`, by language (`"de"`) or pair (`"de-en"`). With none, alpha =
-    0.7 (XLM §3.1). `counts` says what n_i is: `sentences` (XLM), `tokens`, or `mixture`, the rates
-    of the SeqIO mixture.
+    By `alpha` (default 0.7, XLM §3.1), or by `weights`, by language (`"de"`) or pair (`"de-en"`).
+    The weight of `"*"` is that of all others together, among which `alpha` shares it. `counts` says
+    what n_i is: `sentences` (XLM), `tokens`, or `mixture`, the rates of the SeqIO mixture.
     `same_language`: one language or pair in a batch (XLM) or mixed rows (fairseq).
     """
 
@@ -47,25 +50,33 @@ class Sampling:
         require_choice(self, ("sentences", "tokens", "mixture"), "counts", "sampling: ")
         require_numbers(self, "[0, inf)", "alpha weights", "sampling: ")
         # Which one is meant is unknown, and either choice would give a run that nobody asked for.
-        if self.alpha is not None and self.weights is not None:
-            raise UserError("sampling options alpha and weights exclude each other; give one")
+        if self.alpha is not None and self.weights is not None and OTHERS not in self.weights:
+            raise UserError(
+                "sampling options alpha and weights exclude each other; give one, or weights a '*'"
+            )
 
     def shares(self, counts: Mapping[str, float]) -> dict[str, float]:
         """Each name's share in the draws, of sum 1. Raises UserError where `weights` misfit."""
         names = list(counts)
+        alpha = 0.7 if self.alpha is None else self.alpha
         if self.weights is not None:
+            weights = dict(self.weights)
             # A name that is left out could mean "none of it" or be mistyped, so all must be named.
-            unknown = sorted(set(self.weights) - set(names))
-            missing = sorted(set(names) - set(self.weights))
+            missing = sorted(set(names) - set(weights))
+            if missing and OTHERS in weights:
+                spread = smoothed([counts[name] for name in missing], alpha)
+                weights |= zip(missing, weights.pop(OTHERS) * spread, strict=True)
+                missing = []
+            unknown = sorted(set(weights) - set(names))
             if unknown or missing:
                 raise UserError(
                     f"sampling weights must name exactly {', '.join(names)}; unknown:"
                     f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}"
                 )
             # Exponent 1: given weights are taken as they are and only brought to sum 1.
-            shares = smoothed([self.weights[name] for name in names], 1.0)
+            shares = smoothed([weights[name] for name in names], 1.0)
         else:
-            shares = smoothed(list(counts.values()), 0.7 if self.alpha is None else self.alpha)
+            shares = smoothed(list(counts.values()), alpha)
         return dict(zip(names, shares.tolist(), strict=True))
 
 

@@ -275,6 +275,8 @@ class ClmFeatures(Preprocessor):
     """Streams for the causal objective (XLM §3.2): no masking; the objective predicts each next
     token of the row."""
 
+    documents: bool = False
+    """Whether each document of a row is an example of its own, which attends to no other."""
     name = "clm"
     sides = 1
     fields = TOKEN_FIELDS[:4]
@@ -284,7 +286,7 @@ class ClmFeatures(Preprocessor):
     ) -> Rows:
         # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
-        return stream_rows(records, bases[0], length, bos=bos)
+        return stream_rows(records, bases[0], length, bos=bos, documents=self.documents)
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,7 @@ class MlmFeatures(MaskedFeatures):
     """Masked streams (XLM §3.3)."""
 
     masking: Masking = field(default_factory=Masking)
+    documents: bool = False
     name = "mlm"
     sides = 1
 

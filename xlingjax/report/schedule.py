@@ -16,7 +16,6 @@ TURNS = {
     "summed": "all in every step, losses times their weights",
 }
 DECAY = {
-    "linear": "linear decay to 0",
     "inverse_sqrt": "inverse square root",
     "constant": "constant",
     "linear_from_0": "linear decay to 0 as if from step 0",
@@ -78,7 +77,10 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         config = OptimizerConfig(**optimizer)
         warmup = config.warmup(record["steps"])
         peak = f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
-        rows.append(("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"))
+        falls = f"{config.schedule} decay to {config.floor * config.learning_rate:g}"
+        if config.decay_steps is not None:
+            falls = f"constant, and in the last {config.decay(record['steps']):,} steps {falls}"
+        rows.append(("learning rate", "all", f"{peak}, then {DECAY.get(config.schedule, falls)}"))
     # One objective has every step, and nothing to take turns with.
     if len(record.get("weights", {})) > 1 and "schedule" in record:
         rows.append(("objectives", "all", TURNS[record["schedule"]]))

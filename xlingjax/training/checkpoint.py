@@ -6,6 +6,7 @@ hashes of its files. `run` holds the data positions, which all hosts have alike.
 
 import contextlib
 import errno
+import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads, forget_told_failures
-from xlingjax.training.checkpoint_params import HashedPath, damage, unreadable
+from xlingjax.training.checkpoint_params import HashedPath, damage, saved_params, unreadable
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps
 from xlingjax.training.run_record import require_same
 from xlingjax.training.step import TrainState
@@ -260,22 +261,50 @@ class Checkpoints:
         self._manager.reload()
 
     def _read(self, step: int, abstract: TrainState) -> Restored:
-        # The identity first: of another run neither positions nor shapes would fit.
-        run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
-        require_same(run["identity"], self._identity, self.folder / str(step))
-        training = _without_params(abstract)
-        items = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(abstract.params),
-                training=ocp.args.StandardRestore(training),
-            ),
-        )
-        # By the names of the fields: they were saved without the parameters.
-        state = TrainState(params=items.params, **items.training)
+        def require(identity: dict[str, Any]) -> None:
+            require_same(identity, self._identity, self.folder / str(step))
+
+        read, best = _read(functools.partial(self._manager.restore, step), step, abstract, require)
         for name, ranked in self._ranked.items():
-            ranked.update(map(tuple, run["best"].get(name, ())))
-        return Restored(step, state, run["positions"], run["progress"])
+            ranked.update(map(tuple, best.get(name, ())))
+        return read
+
+
+def read_branch(
+    checkpoint: Path, abstract: TrainState, require: Callable[[dict[str, Any]], None]
+) -> Restored:
+    """The whole checkpoint of another run, on the shardings of `abstract`. require: refuses an
+    identity. Raises UserError when it is damaged or cannot be read."""
+    # Looks at the hashes of the others.
+    saved_params(checkpoint)
+    if wrong := damage(checkpoint / "training"):
+        raise UserError(f"checkpoint {checkpoint} is damaged: {wrong}; name an older one")
+    handler = ocp.CompositeCheckpointHandler("params", "training", "run")
+    restore = functools.partial(ocp.Checkpointer(handler).restore, checkpoint)
+    try:
+        return _read(restore, int(checkpoint.name), abstract, require)[0]
+    except UserError:
+        raise
+    except Exception as error:
+        raise unreadable(checkpoint, error) from error
+
+
+def _read(
+    restore: Callable[..., Any], step: int, abstract: TrainState, require: Callable[..., None]
+) -> tuple[Restored, dict[str, Any]]:
+    """(the checkpoint of a step, the best so far by each metric). restore: of Orbax."""
+    # The identity first: of another run neither positions nor shapes would fit.
+    run = restore(args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
+    require(run["identity"])
+    items = restore(
+        args=ocp.args.Composite(
+            params=ocp.args.StandardRestore(abstract.params),
+            training=ocp.args.StandardRestore(_without_params(abstract)),
+        )
+    )
+    # By the names of the fields: they were saved without the parameters.
+    state = TrainState(params=items.params, **items.training)
+    return Restored(step, state, run["positions"], run["progress"]), run["best"]
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from xlingjax.errors import UserError, require_whole
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
-from xlingjax.training.checkpoint import Checkpoints
+from xlingjax.training.checkpoint import Checkpoints, read_branch
 from xlingjax.training.checkpoint_params import (
     load_params,
     read_params,
@@ -35,6 +35,7 @@ from xlingjax.training.run_record import (
     labels_of,
     model_of,
     read_run_record,
+    require_branch,
     task_of_head,
     vocabulary_of,
 )
@@ -425,6 +426,23 @@ def restored(
         saved.step,
         saved.progress["tokens_seen"],
     )
+
+
+def branched(
+    run: str, steps: int, abstract: TrainState, feed: Feed, identity: Mapping[str, Any]
+) -> First:
+    """Another run's checkpoint with its optimizer and step. Objectives go on with the batch at
+    which those of the same name stood there, whatever they read; others begin. Raises UserError for
+    a checkpoint that does not fit and one that has all of `steps`."""
+    checkpoint = find_checkpoint(run)
+    name = f"BRANCH_FROM={run}"
+    saved = read_branch(checkpoint, abstract, lambda theirs: require_branch(theirs, identity, name))
+    if saved.step >= steps:
+        raise UserError(f"{name} has {saved.step} steps, the new run {steps}: raise TRAIN_STEPS")
+    for stage, source in feed.sources.items():
+        source.restore(saved.positions.get(stage, 0))
+    weights = f"checkpoint {saved.step} of {run}, whose optimizer and data go on"
+    return First(saved.state, weights, saved.step, saved.progress["tokens_seen"])
 
 
 def new_run(

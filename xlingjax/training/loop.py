@@ -30,6 +30,7 @@ from xlingjax.training.guard import Guard
 from xlingjax.training.initialisation import (
     Initialisation,
     TokenVectors,
+    branched,
     first_weights,
     new_run,
     restored,
@@ -92,6 +93,7 @@ def train(
     stopping: StoppingConfig = StoppingConfig(),
     init_from: str | Path | Initialisation | None = None,
     init_new: Sequence[str] = ADDED,
+    branch_from: str | None = None,
     token_vectors: TokenVectors | None = None,
     max_bad_steps: int = 20,
     rng_impl: str = "threefry2x32",
@@ -108,9 +110,10 @@ def train(
 
     init_from: a workdir or checkpoint folder whose parameters a new run starts from, or several of
     them (see `Initialisation`); parameters whose path matches a regular expression of init_new may
-    be missing in the one. token_vectors: what the token table of a run from random weights begins
-    with, by its width. eval_every, log_every: steps between evaluations and log lines (0: only
-    at the end).
+    be missing in the one. branch_from: a run whose checkpoint (RUN, RUN@STEP) a new run goes on
+    from, with its optimizer, step and place in the text, by settings of its own. token_vectors:
+    what the token table of a run from random weights begins with, by its width. eval_every,
+    log_every: steps between evaluations and log lines (0: only at the end).
     stopping: ends the run before its last step where held-out data no longer gain by it; learning
     rate and stages go by `steps` all the same. A run that has stopped so stays as it is.
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
@@ -127,6 +130,11 @@ def train(
     """
     # ---- the machine -----------------------------------------------------------------------------
     workdir = Path(workdir).absolute()
+    if branch_from and init_from:
+        raise UserError(
+            f"BRANCH_FROM={branch_from} and INIT_FROM={init_from} both say what a run starts from:"
+            " leave out either"
+        )
     require_settings(
         model, evaluators, microbatches, optimizer, eval_every, log_every, checkpoint, stopping
     )
@@ -177,6 +185,7 @@ def train(
             stopping=stopping,
             init_from=init_from,
             init_new=init_new,
+            branch_from=branch_from,
             token_vectors=token_vectors,
             options=[max_bad_steps, rng_impl, hash_batches],
             saved_checkpoints=saved,
@@ -187,17 +196,19 @@ def train(
             load = first_weights(init_from, model, abstract.params, init_new)
         programs = Programs(feed, rule, optimizer, abstract, run_key(seed, rng_impl, device_mesh))
         stack.callback(programs.close)
-        if not saved:
+        if not saved and not branch_from:
             programs.begin_state()
         feed.open()
 
-        # ---- the weights: own checkpoint, else init_from, else random ----------------------------
+        # ---- the weights: own checkpoint, else another run's, else random ------------------------
         identity = run_identity(model, feed.sources, feed.objectives, seed, optimizer)
         require_alike(identity)
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.push(checkpoints.leave)
         first = restored(checkpoints, abstract, feed, workdir)
-        if first is None:
+        if first is None and branch_from:
+            first = branched(branch_from, steps, abstract, feed, identity)
+        elif first is None:
             state = programs.random_state(seed)
             first = new_run(state, seed, load, feed.languages, identity, token_vectors, feed.texts)
         step, state = first.step, first.state
@@ -224,7 +235,8 @@ def train(
                 write_bytes(workdir / name, content)
             (workdir / "result.json").unlink(missing_ok=True)
             session = {
-                "step": step,
+                # Of its own: a branch that ends before its first checkpoint has saved none.
+                "step": step if saved else 0,
                 "machine": machine,
                 "mesh": dict(device_mesh.shape),
                 "weights": first.weights,
@@ -252,7 +264,7 @@ def train(
             hash_batches=hash_batches,
             tokens_before=first.tokens_seen,
         )
-        if step:
+        if saved:
             progress.measure_restored(step, state)
         stopping_now = False
         stack.enter_context(shutdown.interrupts())

@@ -117,6 +117,31 @@ def _is_none(leaf: Any) -> bool:
     return leaf is None
 
 
+def stable(
+    adam: optax.GradientTransformationExtraArgs, b2: float, eps: float, first_steps: Any
+) -> optax.GradientTransformationExtraArgs:
+    """`adam`, a chain that begins with Adam and may end in decay, whose step of each parameter, and
+    of each layer of a stacked one, is divided by max(1, RMS(g / max(sqrt(v), eps))): where
+    gradients outgrow their second moment v it is no longer than usual (StableAdamW, Wortsman et al.
+    2023)."""
+
+    def update(gradients, state, params=None, **arguments):
+        updates, after = adam.update(gradients, state, params, **arguments)
+        count, _, seconds = after[0]
+
+        def shorter(path, update, gradient, second, first):
+            # v counts from the first step at which the parameter is trained.
+            v = second / (1 - b2 ** jnp.maximum(count - first, 1))
+            axes = tuple(range("/layers/" in path_name(path), update.ndim))
+            outgrown = jnp.mean(gradient**2 / jnp.maximum(v, eps**2), axes, keepdims=True)
+            return update / jnp.sqrt(jnp.maximum(outgrown, 1.0))
+
+        trees = updates, gradients, seconds, first_steps
+        return jax.tree_util.tree_map_with_path(shorter, *trees), after
+
+    return optax.GradientTransformationExtraArgs(adam.init, update)
+
+
 def scale_by_muon() -> optax.GradientTransformation:
     """Momentum of the blocks' matrices, orthogonalised by Newton-Schulz (Jordan 2024), all heads of
     a projection as one matrix; scaled to the size of Adam's updates, so that one learning rate and
@@ -225,10 +250,16 @@ def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Any:
     )
 
 
-NAMES = ("adamw", "adam", "muon")
+NAMES = ("adamw", "adam", "stable_adamw", "muon")
 # Arguments of optax's optimizers that the chain sets.
 OURS = ("learning_rate", "weight_decay", "mask")
-SCHEDULES = ("linear", "linear_from_0", "inverse_sqrt", "constant")
+# What is left of the rate above its floor when the share `left` of the decay is still to come.
+DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "linear": lambda left: left,
+    "1-sqrt": lambda left: 1 - jnp.sqrt(1 - left),
+    "cosine": lambda left: (1 - jnp.cos(jnp.pi * left)) / 2,
+}
+SCHEDULES = (*DECAYS, "linear_from_0", "inverse_sqrt", "constant")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,24 +268,31 @@ class OptimizerConfig:
     inverse-sqrt, warm-up 4000 from 1e-7, clip 5."""
 
     name: str = "adamw"
-    """"adamw": decay beside the gradient; "adam": decay added to it (L2); "muon": AdamW whose
-    updates of the blocks' matrices are orthogonal instead (see `scale_by_muon`). Else an optimizer
+    """"adamw": decay beside the gradient; "adam": decay added to it (L2); "stable_adamw": AdamW
+    whose steps are shorter where gradients outgrow its second moment (see `stable`); "muon": AdamW
+    whose updates of the blocks' matrices are orthogonal (see `scale_by_muon`). Else an optimizer
     of optax ("adafactor", "lion", "lamb", "sgd"), with decay beside the gradient."""
     learning_rate: float = 1e-4
     schedule: str = "inverse_sqrt"
-    warmup_steps: int = 4000
-    warmup_share: float | None = None
-    """Warm-up as a share of the run's steps, to the nearest one, instead of `warmup_steps`."""
+    warmup_steps: float = 4000
+    """Below 1: a share of the run's steps, to the nearest one."""
     warmup_from: float = 1e-7
     """Learning rate before the first update of an inverse-sqrt warm-up."""
+    decay_steps: float | None = None
+    """The last so many steps, below 1 their share, in which "linear", "1-sqrt" and "cosine" fall;
+    before them the rate holds (trapezoidal, WSD). None: they fall from the warm-up on."""
+    floor: float = 0.0
+    """The rate at the end of these three, as a share of the peak."""
     b1: float = 0.9
-    """b1, b2, eps: of these three, not of an optimizer of optax."""
+    """b1, b2, eps: of these four, not of an optimizer of optax."""
     b2: float = 0.98
     eps: float = 1e-6
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Arguments of an optimizer of optax ({"b2": 0.99}); what is left out is as optax has it."""
     weight_decay: float = 0.0
     """Applied to everything but biases and LayerNorm scales."""
+    decoupled_decay: bool = False
+    """A step takes away weight_decay * rate / peak of a weight, and not weight_decay * rate."""
     clip_norm: float = 5.0
     """Gradients of larger global norm are scaled down to it; 0 = never."""
     skip_norm: float = 0.0
@@ -279,27 +317,40 @@ class OptimizerConfig:
             )
         require_choice(self, SCHEDULES, "schedule", "optimizer: ")
         require_numbers(self, "(0, inf)", "learning_rate", "optimizer: ")
-        require_whole(self, "[0, inf)", "warmup_steps", "optimizer: ")
-        others = "warmup_from eps weight_decay clip_norm skip_norm loss_scale"
+        others = (
+            "warmup_steps decay_steps warmup_from eps weight_decay clip_norm skip_norm loss_scale"
+        )
         require_numbers(self, "[0, inf)", others, "optimizer: ")
-        require_numbers(self, "[0, 1)", "warmup_share b1 b2", "optimizer: ")
+        counts = ("warmup_steps", "decay_steps")
+        counted = {name: value for name in counts if (value := getattr(self, name) or 0) >= 1}
+        require_whole(counted, "[1, inf)", " ".join(counted), "optimizer: ")
+        require_numbers(self, "[0, 1)", "b1 b2", "optimizer: ")
+        require_numbers(self, "[0, 1]", "floor", "optimizer: ")
         require_numbers(self, "(0, 1]", "layer_decay", "optimizer: ")
 
     def warmup(self, steps: int) -> int:
         """Steps of the warm-up in a run of `steps`."""
-        if self.warmup_share is None:
-            return self.warmup_steps
-        return round(self.warmup_share * steps)
+        return _of_run(self.warmup_steps, steps)
 
-    def require_decay(self, steps: int) -> None:
-        """Raise UserError where the warm-up leaves none of `steps` for a linear decay."""
+    def decay(self, steps: int) -> int:
+        """Steps of the decay in a run of `steps`. Raises UserError where the warm-up leaves fewer,
+        or none."""
         warmup = self.warmup(steps)
-        if self.schedule.startswith("linear") and warmup >= steps:
+        decay = max(steps - warmup, 1)
+        if self.decay_steps is not None:
+            decay = _of_run(self.decay_steps, steps)
+        falls = self.schedule in DECAYS or self.schedule == "linear_from_0"
+        if falls and warmup + decay > steps:
             raise UserError(
-                f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
-                " warmup_steps (WARMUP_STEPS), give a share of the steps (WARMUP_SHARE=0.05),"
-                " or train longer (TRAIN_STEPS)"
+                f"a warm-up of {warmup} and a decay of {decay} do not fit into {steps} steps: lower"
+                " WARMUP_STEPS or DECAY_STEPS, give shares of the steps (WARMUP_STEPS=0.05), or"
+                " train longer (TRAIN_STEPS)"
             )
+        return decay
+
+
+def _of_run(count: float, steps: int) -> int:
+    return round(count if count >= 1 else count * steps)
 
 
 class Optimizer(NamedTuple):
@@ -327,13 +378,18 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     rate = jax.jit(learning_rate_schedule(config, steps))
 
     by_layer = by_step(lambda updates, step: jax.tree.map(jnp.multiply, updates, rates))
-    # Also at 0, so that the state has the same structure with and without decay.
-    decay = optax.add_decayed_weights(config.weight_decay, decayed)
+    # Also at 0, so that the state has the same structure with and without decay. The rate comes
+    # last and multiplies decay too, which is free of it where it is divided by the peak.
+    weight_decay = config.weight_decay / (config.learning_rate if config.decoupled_decay else 1.0)
+    decay = optax.add_decayed_weights(weight_decay, decayed)
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
     late = correct_late_starts(config.b1, config.b2, begin)
     # Layer-wise rates stand before the decay that is beside the gradient: it is not multiplied.
     if config.name == "adamw":
         links = (adam, late, by_layer, decay)
+    elif config.name == "stable_adamw":
+        adam = optax.chain(adam, late, by_layer, decay)
+        links = (stable(adam, config.b2, config.eps, begin),)
     elif config.name == "adam":
         # L2: the decay is part of the gradient that Adam scales.
         links = (decay, adam, late, by_layer)
@@ -382,15 +438,15 @@ def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransform
 def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[Any], Any]:
     """Learning rate as a pure function of the number of steps already taken.
 
-    "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak *
-    sqrt(warmup_steps / step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at
-    `steps`. "linear_from_0": the same warm-up, then peak * (1 - step / steps): at the end of the
-    warm-up it drops by as much as that is of the steps (the code of ERNIE-M). "constant": the same
-    warm-up, then the peak.
+    "linear", "1-sqrt", "cosine": peak * (step + 1) / warmup_steps, then the peak, and in the last
+    steps (see `OptimizerConfig.decay_steps`) down to `floor` of it at `steps`: in a line, as 1 -
+    sqrt(t) of the passed share t, as half a cosine. "inverse_sqrt" (XLM): from `warmup_from`
+    linearly to the peak at `warmup_steps`, then peak * sqrt(warmup_steps / step). "linear_from_0":
+    the first warm-up, then peak * (1 - step / steps): at the end of the warm-up it drops by as much
+    as that is of the steps (the code of ERNIE-M). "constant": the first warm-up, then the peak.
     """
-    peak = config.learning_rate
-    warmup = config.warmup(steps)
-    config.require_decay(steps)
+    peak, floor = config.learning_rate, config.floor
+    warmup, decay = config.warmup(steps), config.decay(steps)
 
     def rate(step):
         step = jnp.asarray(step, jnp.float32)
@@ -402,8 +458,9 @@ def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[Any
             return peak * ramp
         if config.schedule == "linear_from_0":
             return peak * jnp.where(step < warmup, ramp, left / steps)
-        if config.schedule == "linear":
-            return peak * jnp.where(step < warmup, ramp, left / (steps - warmup))
+        if fall := DECAYS.get(config.schedule):
+            above = fall(jnp.minimum(left / max(decay, 1), 1.0))
+            return peak * jnp.where(step < warmup, ramp, floor + (1 - floor) * above)
         rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
         falling = peak * jnp.sqrt(max(warmup, 1) / jnp.maximum(step, 1.0))
         return jnp.where(step < warmup, rising, falling)

@@ -209,6 +209,28 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     )
 
 
+def require_branch(saved: Mapping[str, Any], ours: Mapping[str, Any], name: str) -> None:
+    """Raise UserError unless a checkpoint's weights and moments are those of this run: the model,
+    the optimizer and the vocabulary; the languages where they number parameters."""
+    parts = []
+    for identity in (saved, ours):
+        part = {field: identity[field] for field in ("model", "optimizer")}
+        config = ModelConfig("", **part["model"])
+        # A longer context turns by another theta, with the same parameters.
+        if config.positions == "rotary":
+            free = ("rotary_theta", "rotary_scale", "local_theta", "max_positions")
+            part["model"] = {k: v for k, v in part["model"].items() if k not in free}
+        part["vocabulary"] = vocabulary_of(identity)
+        if config.tells_languages():
+            part["languages"] = languages_of(identity)
+        parts.append(part)
+    if differing := list(differences(*parts)):
+        raise UserError(
+            f"{name} is of another run: {_told(differing, 'it', 'this run')}; restore the old"
+            " setting, or take its parameters alone with INIT_FROM"
+        )
+
+
 def require_alike(ours: Mapping[str, Any]) -> None:
     """Raise UserError, in every process, unless all have these values of JSON; names what differs.
     Each process calls it."""

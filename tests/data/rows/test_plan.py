@@ -33,6 +33,19 @@ def test_xlmr_streams_begin_every_chunk_with_bos_and_lose_no_token(text):
     ]  # fmt: skip
 
 
+def test_documents_of_a_row_are_packs_with_positions_of_their_own(text):
+    """The same tokens; one document ends within a row, with and without a `<s>` before it."""
+    got = read(text, stream_rows(text, 1, 8, documents=True), 8, [0, 1])
+    assert got["input_ids"] == read(text, stream_rows(text, 1, 8), 8, [0, 1])["input_ids"]
+    assert got["pack_ids"] == [[1] * 3 + [2] * 5, [1] * 3 + [0] * 5]
+    assert got["position_ids"] == [[0, 1, 2, 0, 1, 2, 3, 4], [0, 1, 2] + [0] * 5]
+    got = read(text, stream_rows(text, 1, 4, bos=True, documents=True), 4, [0, 1], bos=BOS)
+    assert got["input_ids"] == [[BOS, 10, 11, EOS], [BOS, 12, EOS, 13]]
+    got = read(text, stream_rows(text, 1, 6, bos=True, documents=True), 6, [0, 1], bos=BOS)
+    assert got["input_ids"] == [[BOS, 10, 11, EOS, 12, EOS], [BOS, 13, 14, 15, EOS, 16]]
+    assert got["pack_ids"] == [[1, 1, 1, 1, 2, 2], [1] * 6]
+
+
 @pytest.fixture
 def pairs():
     german = side([10, 11], [], [12], [13, 14, 15], [16, 17, 18, 19])

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -434,7 +434,7 @@ def file_batches(
     length: int,
     settings: BatchSettings = BatchSettings(),
     *,
-    mono: Patterns = (),
+    mono: Patterns | Mapping[str, float] = (),
     parallel: Patterns = (),
     negatives: Patterns = (),
     holdout: float = 0.0,
@@ -442,8 +442,9 @@ def file_batches(
     """Batches of one objective from text files; tokenises what is not yet in the cache.
 
     Give the objectives of a run the same files, so that they number languages alike (or
-    `settings.languages`). holdout: share of the lines that is left out. Raises UserError: none of
-    the files that the preprocessor reads, an unknown language, and as `text_source`.
+    `settings.languages`). mono: patterns, or {pattern: weight} of several sources. holdout: share
+    of the lines that is left out. Raises UserError: none of the files that the preprocessor reads,
+    an unknown language, and as `text_source`.
     """
     kind, macro = KINDS[preprocessor.sides]
     patterns = {1: mono, 2: parallel, 3: negatives}
@@ -454,7 +455,7 @@ def file_batches(
             " objective out"
         )
     found: dict[int, Sequence[Any]] = {
-        1: find_text(mono) if mono else [],
+        1: find_text([*mono] if isinstance(mono, Mapping) else mono) if mono else [],
         2: find_pairs(parallel) if parallel else [],
         3: find_negatives(negatives) if negatives else [],
     }
@@ -462,22 +463,38 @@ def file_batches(
     if not settings.languages:
         codes = {code for files in found.values() for file in files for code in file.languages}
         settings = dataclasses.replace(settings, languages=sorted(codes))
-    by_languages: dict[tuple[str, ...], list[Any]] = {}
-    for file in found[preprocessor.sides]:
-        by_languages.setdefault(file.languages, []).append(file)
-    require_taken(preprocessor, by_languages)
+    weights: Mapping[str, float] = {"": 1.0}
+    if isinstance(mono, Mapping) and preprocessor.sides == 1:
+        weights = mono
+    groups: dict[tuple[str, tuple[str, ...]], list[Any]] = {}
+    for source in weights:
+        for file in find_text(source) if source else found[preprocessor.sides]:
+            groups.setdefault((source, file.languages), []).append(file)
+    require_taken(preprocessor, {languages for _, languages in groups})
+    texts: dict[str, BlockText] = {}
+    names: dict[str, dict[str, str]] = {}
     # Sorted: the order of texts must not depend on that of the patterns.
-    if is_primary():
-        for files in by_languages.values():
+    for (source, languages), files in sorted(groups.items()):
+        if is_primary():
             for path, first in repeated(files):
                 _warn(f"{path}: the same text as {first}: both count and are drawn; name one")
-    taken = [
-        text_blocks(files, vocabulary, holdout)
-        for languages, files in sorted(by_languages.items())
-        if preprocessor.takes(languages)
-    ]
-    texts = {text.name: text for text in taken}
-    return text_source(preprocessor, vocabulary, texts, batch, length, settings)
+        if preprocessor.takes(languages):
+            text = text_blocks(files, vocabulary, holdout)
+            name = f"{text.name} of {source}" if source else text.name
+            names.setdefault(source, {})[text.name] = name
+            texts[name] = text
+
+    def shares(amounts: Mapping[str, float]) -> dict[str, float]:
+        """Each source's weight, shared among its languages by `Sampling`."""
+        shares = {}
+        of_all = sum(weights[source] for source in names)
+        for source, of_source in names.items():
+            own = {language: amounts[name] for language, name in of_source.items()}
+            for language, share in settings.sampling.shares(own).items():
+                shares[of_source[language]] = share * weights[source] / of_all
+        return shares
+
+    return text_source(preprocessor, vocabulary, texts, batch, length, settings, shares=shares)
 
 
 # Several objectives read the same files.
@@ -486,7 +503,7 @@ def _warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def require_taken(preprocessor: Preprocessor, texts: Sequence[tuple[str, ...]] | Mapping) -> None:
+def require_taken(preprocessor: Preprocessor, texts: Collection[tuple[str, ...]]) -> None:
     """Raises UserError where it takes text in none of these languages."""
     if not any(map(preprocessor.takes, texts)):
         pairs = ", ".join("-".join(codes) for codes in texts)
@@ -503,9 +520,11 @@ def text_source(
     length: int,
     settings: BatchSettings = BatchSettings(),
     rates: Mapping[str, float] = MappingProxyType({}),
+    shares: Callable[[Mapping[str, float]], dict[str, float]] | None = None,
 ) -> BatchSource:
     """Batches of `batch` rows of `length` tokens of an objective from texts, by the names that
     weights and tables have for them. rates: of `Sampling.counts` "mixture"; default: sentences.
+    shares: in place of `Sampling.shares`, by what that counts.
 
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and
     epochs. Raises UserError: a bad size, languages that are not the run's, text that fits no row.
@@ -536,7 +555,7 @@ def text_source(
         amounts = {name: plan.sizes[counts] for name, plan in plans.items()}
     elif not rates:
         amounts = {name: text.sentences[0] for name, text in texts.items()}
-    shares = settings.sampling.shares(amounts)
+    shares_of_texts = (shares or settings.sampling.shares)(amounts)
     seed = seed_of(preprocessor.name, settings.seed)
     reader = RowReader(
         list(plans.values()),
@@ -546,7 +565,7 @@ def text_source(
         bos_id=vocabulary.bos_id,
     )
     batches = TextBatches(
-        _order(plans, shares, batch, seed, settings),
+        _order(plans, shares_of_texts, batch, seed, settings),
         reader,
         preprocessor,
         preprocessor.map(vocabulary, token_counts(texts.values(), vocabulary), length),
@@ -573,7 +592,9 @@ def text_source(
             # By content: files may be moved between two runs, but not edited.
             "text": {name: text.content_hash for name, text in texts.items()},
             "sampling_table": sampling_table(
-                {name: plan.sizes for name, plan in plans.items()}, shares, rows_per_step=batch
+                {name: plan.sizes for name, plan in plans.items()},
+                shares_of_texts,
+                rows_per_step=batch,
             ),
         },
         threads=settings.threads,

@@ -156,23 +156,31 @@ def apart(count: int) -> np.ndarray:
     return np.random.default_rng(NEIGHBOURS_APART).permutation(count)
 
 
-def stream_rows(records: Records, base: int, length: int, *, bos: bool = False) -> Rows:
+def stream_rows(
+    records: Records, base: int, length: int, *, bos: bool = False, documents: bool = False
+) -> Rows:
     """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `length`
     tokens. `base` is where the text starts in the array of ids. With `bos` each row is `<s>` and
-    one token less of text (XLM-R). The last row may be short."""
+    one token less of text (XLM-R). The last row may be short. documents: each document of a row is
+    an example of its own, which attends to no other."""
     (text,) = records.sides
     # `<s>` takes the place of the token before the row: the slice begins one token early, and the
     # reader writes `<s>` over it.
     early = int(bos)
     total = text.ids.size
     begins = np.arange(0, total, length - early)
-    lengths = np.minimum(begins + length - early, total) - begins + early
+    if documents:
+        # A blank line, which has no token, parts two of them.
+        parted = np.cumsum(text.lengths)[text.lengths == 0]
+        begins = np.union1d(begins, parted[parted < total])
+    row, column = np.divmod(begins, length - early)
+    opens = bos & (column == 0)
     return plan_rows(
-        np.arange(begins.size),
+        row,
         text.sentences,
-        starts=base + begins - early,
-        lengths=lengths,
-        opens=bos,
+        starts=base + begins - opens,
+        lengths=np.diff(begins, append=total) + opens,
+        opens=opens,
     )
 
 

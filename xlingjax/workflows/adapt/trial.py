@@ -20,6 +20,7 @@ from xlingjax.workflows.launch import evaluate, evaluators_of, launch
 COURSE = (
     "TRAIN_STEPS",
     "WARMUP_STEPS",
+    "DECAY_STEPS",
     "EVAL_EVERY",
     "STAGE_1_STEPS",
     "FIRST_PHASE",
@@ -116,9 +117,7 @@ def scaled(lines: Mapping[str, str], overrides: Sequence[str], factor: float) ->
     for name in COURSE:
         value = lines.get(name, "")
         if name in given or not value.isascii() or not value.isdigit():
-            continue
-        # A share of the steps, which goes before it, needs no scaling.
-        if name == "WARMUP_STEPS" and lines.get("WARMUP_SHARE", "None") != "None":
+            # A share of the steps grows by itself.
             continue
         # 0 says that there is none.
         if int(value):

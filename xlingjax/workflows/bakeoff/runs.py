@@ -216,10 +216,8 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
     runs = {}
     for mix, its_words in config.mixes.items():
         words = [*config.base, *its_words]
-        # A share suits any number of steps, and nobody types both.
-        if not any(word.startswith("WARMUP_SHARE=") for word in words):
-            words.append("WARMUP_STEPS=1")
         # How much a step reads is all that is wanted: no evaluations, no checkpoints.
+        words += ["WARMUP_STEPS=1"]
         words += [f"TRAIN_STEPS={CALIBRATION_STEPS}", "EVAL_EVERY=0", "CHECKPOINT_EVERY=0"]
         one = make("pretrain", words, folder / "calibration" / slug(mix), CALIBRATION_STEPS)
         # A value of a macro that a recipe does not read (HELDOUT_TEXT) is refused.
