@@ -51,6 +51,7 @@ class Sums:
     """a * sum of x + b * sum of y over the rows; each term counts its rows of `pack_ids`."""
 
     factors: dict = dataclasses.field(default_factory=lambda: {"x": 1.0, "y": 1.0})
+    whole_batch = False
 
     @property
     def coefficients(self):

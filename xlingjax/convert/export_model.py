@@ -36,6 +36,7 @@ from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
+from xlingjax.model.lora import merged
 from xlingjax.model.params import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
@@ -69,6 +70,7 @@ def export_model(
     record = read_run_record(run)
     trained = open_run(run)
     config, params, notes = _for_their_class(_with_one_head(trained, head, run), language, run)
+    config, params = merged(config, params)
     labels = labels_of(record, head or None)
     writing = None
     if config.decoder_layers:

@@ -58,7 +58,7 @@ class MultiHeadAttention(nn.Module):
 
         def project(name: str, heads: int) -> Dense:
             names = ("embed",), ("heads", "kv")
-            return Dense(c, (heads, c.head_dim), *names, c.attention_bias, name=name)
+            return Dense(c, (heads, c.head_dim), *names, c.attention_bias, c.lora, name=name)
 
         kv_heads = c.kv_heads or c.heads
         q_BLHK = project("query", c.heads)(x_BLD)
@@ -77,7 +77,7 @@ class MultiHeadAttention(nn.Module):
                 past = written(past, (k_BSHK, v_BSHK))
                 o_BLHK = attention.step(q_BLHK, *past, "BHSK")
         names = ("heads", "kv"), ("embed",)
-        y_BLD = Dense(c, (c.dim,), *names, c.attention_bias, name="out")(o_BLHK)
+        y_BLD = Dense(c, (c.dim,), *names, c.attention_bias, c.lora, name="out")(o_BLHK)
         if past is None:
             return y_BLD
         return y_BLD, past
@@ -108,11 +108,11 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: Array) -> Array:
         c = self.config
-        inwards = (c.ffn,), ("embed",), ("mlp",), c.ffn_bias == "both"
+        inwards = (c.ffn,), ("embed",), ("mlp",), c.ffn_bias == "both", c.lora
         h_BLF = activation(c, Dense(c, *inwards, name="in")(x_BLD))
         if c.gated:
             h_BLF = h_BLF * Dense(c, *inwards, name="gate")(x_BLD)
-        outwards = (c.dim,), ("mlp",), ("embed",), c.ffn_bias != "none"
+        outwards = (c.dim,), ("mlp",), ("embed",), c.ffn_bias != "none", c.lora
         return Dense(c, *outwards, name="out")(h_BLF)
 
 

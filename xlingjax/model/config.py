@@ -22,7 +22,7 @@ MOST = {
 WHOLE = {
     "[1, inf)": "heads kv_heads vocab_size table_rows max_positions vocab_multiple segments"
     " global_every relative_buckets relative_max_distance",
-    "[0, inf)": "num_languages dan language_tokens position_offset unroll window",
+    "[0, inf)": "num_languages dan language_tokens position_offset unroll window lora",
 }
 """Interval -> other fields whose whole numbers lie in it."""
 WITH_STREAMS = ("xla", "chunked")
@@ -160,6 +160,10 @@ class ModelConfig:
     {task: classes}."""
     classifier_dropout: float | None = None
     """Dropout of the classification head; None = `dropout`."""
+    lora: int = 0
+    """Rank of what is added to each product of the layers, x A B * `lora_scale` (Hu et al. 2021);
+    0 = nothing."""
+    lora_scale: float = 2.0
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float | None = None
@@ -204,7 +208,9 @@ class ModelConfig:
         for interval, fields in WHOLE.items():
             require_whole(self, interval, fields, where)
         require_numbers(self, "[0, inf)", "init_std", where)
-        require_numbers(self, "(0, inf)", "norm_eps rotary_theta rotary_scale local_theta", where)
+        require_numbers(
+            self, "(0, inf)", "norm_eps rotary_theta rotary_scale local_theta lora_scale", where
+        )
         require_numbers(self, "[0, 1)", "dropout attention_dropout classifier_dropout", where)
         if self.task_labels is not None:
             # In one order, as tuples: a configuration is compared and hashed. JSON gives lists.
@@ -249,6 +255,10 @@ class ModelConfig:
                 needs_decoder and no_decoder,
                 "classifier='decoder', language_tokens and streams need a decoder: set"
                 " decoder_layers",
+            ),
+            (
+                self.streams and self.lora,
+                "streams has no lora",
             ),
             (
                 self.streams and self.attention_backend not in WITH_STREAMS,

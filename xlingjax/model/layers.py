@@ -42,6 +42,7 @@ class Dense(nn.Module):
     input_names: Names
     output_names: Names
     bias: bool = True
+    lora: int = 0
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -59,15 +60,24 @@ class Dense(nn.Module):
         if self.bias:
             zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
             bias = self.param("bias", zeros, self.outputs, jnp.float32).astype(dtype)
+        x = x.astype(dtype)
+        if self.lora:
+            bias = bias + self._low_rank(x, fan_in)
         if rows_OI is not None:
-            x_RI = x.reshape(-1, fan_in).astype(dtype)
-            y_RO = product_of_few(rows_OI, x_RI).T
+            y_RO = product_of_few(rows_OI, x.reshape(-1, fan_in)).T
             return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias
-        last_of_x = tuple(range(x.ndim - n, x.ndim))
-        first_of_kernel = tuple(range(n))
-        contracted = ((last_of_x, first_of_kernel), ((), ()))
-        y = jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), contracted)
-        return y + bias
+        return jnp.tensordot(x, kernel.astype(dtype), n) + bias
+
+    def _low_rank(self, x: Array, fan_in: int) -> Array:
+        """0 at first: the second factor is."""
+        n, rank = len(self.input_names), (self.lora,)
+        normal = nn.initializers.normal(fan_in**-0.5)
+        begins = nn.with_logical_partitioning(normal, (*self.input_names, None))
+        inwards = self.param("lora_in", begins, x.shape[-n:] + rank, jnp.float32)
+        zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None, *self.output_names))
+        outwards = self.param("lora_out", zeros, rank + self.outputs, jnp.float32)
+        y = jnp.tensordot(jnp.tensordot(x, inwards.astype(x.dtype), n), outwards.astype(x.dtype), 1)
+        return y * self.config.lora_scale
 
 
 def by_rows(params: dict[str, Any], dtype: str) -> dict[str, Any]:
