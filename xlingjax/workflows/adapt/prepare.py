@@ -317,4 +317,6 @@ def recipe_text(
         lines.append(f'include "{Path(file).absolute()}"')
     for override in request.overrides:
         lines.append(override.replace("=", " = ", 1))
+    if first:
+        lines.append("model.lora = 0  # it has none yet")
     return "\n".join(lines) + "\n"
