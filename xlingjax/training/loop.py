@@ -58,7 +58,6 @@ ADDED = (
     "word_recovery/",
     "paraphrase/",
     "embeddings/languages/",
-    "/lora_",
 )
 BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
