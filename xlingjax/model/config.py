@@ -26,9 +26,9 @@ WHOLE = {
 }
 """Interval -> other fields whose whole numbers lie in it."""
 WITH_STREAMS = ("xla", "chunked")
-"""Attention backends that know the distances of predicting streams."""
+"""Attention backends that know distances."""
 CHOICES: dict[str, tuple[str, ...]] = {
-    "positions": ("learned", "rotary"),
+    "positions": ("learned", "rotary", "sinusoidal"),
     "norm_order": ("post", "pre"),
     "norm": ("layer", "rms"),
     "ffn_bias": ("both", "out", "none"),
@@ -39,6 +39,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "xlm",
         "xlmr",
         "pooler",
+        "relu",
         "difference",
         "decoder",
         "tagging",
@@ -76,8 +77,9 @@ class ModelConfig:
     ffn: int
     vocab_size: int
     positions: str = "learned"
-    """"learned": a table of positions is added to the embeddings; "rotary": queries and keys are
-    turned by their positions (Su et al. 2021)."""
+    """"learned": a table of positions is added to the embeddings; "sinusoidal": waves are
+    (Vaswani et al. 2017, in the order of tensor2tensor); "rotary": queries and keys are turned by
+    their positions (Su et al. 2021)."""
     rotary_theta: float = 10_000.0
     """Of "rotary": wavelengths go from 2 pi tokens to 2 pi times this."""
     rotary_scale: float = 1.0
@@ -135,6 +137,9 @@ class ModelConfig:
     language_tokens: int = 0
     """The last so many rows of the vocabulary are no pieces but languages: with its target's a
     decoder begins (XGLUE §4.1). 0 = it begins with `</s>` (XLM §4.2)."""
+    source_tokens: bool = False
+    """Of `language_tokens`: sources begin with their language's, too, and a decoder reads `</s>`
+    before its target's (NLLB)."""
     tied_self_attention: bool = False
     """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers`
     layers (VECO)."""
@@ -148,12 +153,14 @@ class ModelConfig:
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear;
-    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "difference": compares the mean states
-    of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
-    every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as
-    "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on
-    [H; S] of every token; "transform": dense, activation, norm, dropout, linear on the first state,
-    "transform_mean" on their mean, "transform_tagging", "transform_spans" on each (ModernBERT)."""
+    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "relu": dense, ReLU, dropout, linear
+    (DistilBERT); "difference": compares
+    the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging":
+    dropout, linear on every state; "spans": the same, with two outputs, where an answer begins and
+    ends; "plug_in": as "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging",
+    "plug_in_spans": as these, on [H; S] of every token; "transform": dense, activation, norm,
+    dropout, linear on the first state, "transform_mean" on their mean, "transform_tagging",
+    "transform_spans" on each (ModernBERT)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None
@@ -234,7 +241,7 @@ class ModelConfig:
             ),
             (
                 (rotary or self.window or not self.first_norm) and self.decoder_layers,
-                "positions='rotary', window and first_norm=False have no decoder",
+                f"positions={self.positions!r}, window and first_norm=False have no decoder",
             ),
             (self.true_rows < self.vocab_size, "table_rows must be vocab_size or more"),
             (self.dim % self.heads, f"heads={self.heads} does not divide dim={self.dim}"),

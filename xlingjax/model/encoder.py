@@ -10,6 +10,7 @@ Parameter paths (also the names on disk):
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -71,6 +72,8 @@ class Embeddings(nn.Module):
                 batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
             )
             x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
+        elif c.positions == "sinusoidal":
+            x_BLD += waves(batch["position_ids"] + c.position_offset, c.dim)
         if c.has_languages:
             init = None
             if c.language_init == "zero":
@@ -85,6 +88,14 @@ class Embeddings(nn.Module):
             x_BLD = Norm(c, name="norm")(x_BLD)
         # Sums and norm in float32, the layers in the compute type.
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)
+
+
+def waves(positions_BL: Array, dim: int) -> Array:
+    """[B, L, D]: sines of the positions times 10000^(-2i/(D-2)), then cosines."""
+    half = dim // 2
+    speeds = jnp.exp(jnp.arange(half) * (-math.log(10_000) / (half - 1)))
+    angles = positions_BL[..., None] * speeds
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1)
 
 
 class _Modules(nn.Module):

@@ -42,7 +42,7 @@ class Classifier(nn.Module):
     """States -> float32 logits_BC (of `OF_TOKENS` logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has
-    no dropout before it.
+    no dropout before it, "relu" has ReLU for tanh there;
     "difference" reads u - v and |u - v| of the mean states u, v of a pair's texts, each scaled to
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
@@ -69,13 +69,14 @@ class Classifier(nn.Module):
             x = dropout(self._transformed(h_BLD, fields), rate, keys[0])
         elif c.classifier in OF_TOKENS:
             x = dropout(h_BLD, rate, keys[0])
-        elif c.classifier == "pooler":
+        elif c.classifier in ("pooler", "relu"):
             # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])
-        if c.classifier in ("xlmr", "pooler", "plug_in", "decoder"):
-            x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
+        if c.classifier in ("xlmr", "pooler", "relu", "plug_in", "decoder"):
+            x = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x)
+            x = jax.nn.relu(x) if c.classifier == "relu" else jnp.tanh(x)
             x = dropout(x, rate, keys[1])
         inputs = "mlp" if c.classifier == "difference" else "embed"
         logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)

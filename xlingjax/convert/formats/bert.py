@@ -1,21 +1,31 @@
-"""Hugging Face BERT (`Bert*`), multilingual BERT above all. The pooler and the head of
-next-sentence prediction have no counterpart here, segments only where a head reads pairs."""
+"""Hugging Face BERT (`Bert*`), multilingual BERT above all, and DistilBERT. BERT's pooler and the
+head of next-sentence prediction have no counterpart here, segments only where a head reads pairs.
+"""
 
-from xlingjax.convert.formats.family import TAGS_AND_SPANS, Modules, moved
+from collections.abc import Sequence
+from typing import Any
+
+from xlingjax.convert.formats.family import TAGS_AND_SPANS, Modules, moved, projections
 from xlingjax.convert.formats.fields import Fields
+from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
 _RENAMED = ("roberta.", "bert.")
+_DROPOUT = {"relu": "seq_classif_dropout", "spans": "qa_dropout"}
 
 
 class Bert(XlmRoberta):
     types = ("bert",)
-    architectures = architectures("Bert", "Model", "ForMaskedLM", "ForPreTraining")
+    architectures = architectures("Bert", "Model", "ForPreTraining", "ForMaskedLM")
     bare = "BertModel"
     body, head = "bert.", "cls.predictions."
     beside = ("cls.", "classifier.", "qa_outputs.")
+    computed = {name: value for name, value in XlmRoberta.computed.items() if name != "segments"}
+    # Its tokenizer says which is the second text of a pair.
+    segment_rows = 2
     positions = moved(XlmRoberta.positions, *_RENAMED)
     segments = moved(XlmRoberta.segments, *_RENAMED)
     tied = {
@@ -51,15 +61,87 @@ class Bert(XlmRoberta):
     def offset_of(self, fields: Fields) -> int:
         return 0
 
+    def rows_before(self, pad_id: int) -> int:
+        return 0
+
     def names_of(self, config: ModelConfig) -> Modules:
-        names = super().names_of(config)
+        return {**super().names_of(config), **self._segments_of(config)}
+
+    def written_names(self, config: ModelConfig) -> Modules:
+        return {**super().written_names(config), **self._segments_of(config)}
+
+    def _segments_of(self, config: ModelConfig) -> Modules:
         if not config.segments:
-            return names
-        return {**names, "embeddings/segments": self.segments.removesuffix(".weight")}
+            return {}
+        return {"embeddings/segments": self.segments.removesuffix(".weight")}
 
     def pairs_in(self, tensors: Tensors) -> bool:
         pooled = {"classifier.weight", "bert.pooler.dense.weight"} <= {*tensors.shapes}
         return pooled or "qa_outputs.weight" in tensors.shapes
 
 
+class DistilBert(XlmRoberta):
+    types = ("distilbert",)
+    architectures = architectures("DistilBert", "Model", "ForMaskedLM") | {
+        "DistilBertForSequenceClassification": "relu"
+    }
+    bare = "DistilBertModel"
+    settings = {
+        "layers": ("n_layers", None),
+        "dim": ("dim", None),
+        "heads": ("n_heads", None),
+        "ffn": ("hidden_dim", None),
+        "vocab_size": ("vocab_size", None),
+        "max_positions": ("max_position_embeddings", 512),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.1),
+        "init_std": ("initializer_range", 0.02),
+    }
+    fixed = {"activation": "gelu", "sinusoidal_pos_embds": False, "tie_word_embeddings": True}
+    computed = {**XlmRoberta.computed, "norm_eps": 1e-12}
+    body, head = "distilbert.", "vocab_"
+    beside = ("vocab_", "pre_classifier.", "classifier.", "qa_outputs.")
+    positions = "distilbert.embeddings.position_embeddings.weight"
+    segments = ""
+    tied = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
+    ignored = ("distilbert.embeddings.position_ids",)
+    modules = {
+        "embeddings/tokens": "distilbert.embeddings.word_embeddings",
+        "embeddings/positions": "distilbert.embeddings.position_embeddings",
+        "embeddings/norm": "distilbert.embeddings.LayerNorm",
+        **below(
+            "encoder/layers/",
+            "distilbert.transformer.layer.{n}.",
+            {
+                **projections("attention", "attention.*_lin"),
+                "attention_norm": "sa_layer_norm",
+                "ffn/in": "ffn.lin1",
+                "ffn/out": "ffn.lin2",
+                "ffn_norm": "output_layer_norm",
+            },
+        ),
+        "head": "vocab_projector",
+        "head/dense": "vocab_transform",
+        "head/norm": "vocab_layer_norm",
+    }
+    classifiers = {
+        "relu": {"classifier/dense": "pre_classifier", "classifier/out": "classifier"},
+        **TAGS_AND_SPANS,
+    }
+    offset_of, rows_before = Bert.offset_of, Bert.rows_before
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        config = super().config_of(fields, name)
+        if field := _DROPOUT.get(self.kind_of(config)):
+            config = config.replace(classifier_dropout=fields.rate(field, 0.1))
+        return config
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        field, rate = _DROPOUT.get(self.kind_of(config)), config.classifier_dropout
+        return {field: rate} if field and rate is not None else {}
+
+
 BERT = Bert()
+DISTILBERT = DistilBert()

@@ -179,6 +179,11 @@ class ModernBert(Rotary):
             raise UserError(f"{fields.path}: layer_types={named!r}: only each n-th may be global")
         return every
 
+    def architecture(self, config: ModelConfig) -> str:
+        if config.classifier == "transform_mean":
+            config = config.replace(classifier="transform")
+        return super().architecture(config)
+
     def labels_of(self, fields: Fields, kind: str | None) -> int:
         return 2 if kind == "transform_spans" else super().labels_of(fields, kind)
 
