@@ -1,5 +1,5 @@
-"""XLM-R XL, DistilBERT, BERT and NLLB go in and come out as the class that they were, and what is
-read of none is refused by its name."""
+"""XLM-R XL, DistilBERT, DeBERTa, BERT and NLLB go in and come out as the class that they were, and
+what is read of none is refused by its name."""
 
 import json
 
@@ -16,6 +16,9 @@ from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 
 DISTIL = dict(dim=24, n_layers=3, n_heads=4, hidden_dim=40, seq_classif_dropout=0.3)
+DEBERTA = dict(relative_attention=True, share_att_key=True, position_buckets=16)
+DEBERTA |= dict(pos_att_type="p2c|c2p", norm_rel_ebd="layer_norm", position_biased_input=False)
+DEBERTA |= dict(type_vocab_size=0)
 CASES = {
     "XLMRobertaXLForMaskedLM": {},
     "XLMRobertaXLForSequenceClassification": dict(num_labels=3),
@@ -23,6 +26,9 @@ CASES = {
     "DistilBertForMaskedLM": DISTIL,
     "DistilBertForSequenceClassification": DISTIL | dict(num_labels=3),
     "DistilBertForQuestionAnswering": DISTIL,
+    "DebertaV2ForMaskedLM": DEBERTA,
+    "DebertaV2ForSequenceClassification": DEBERTA | dict(num_labels=3),
+    "DebertaV2ForTokenClassification": DEBERTA | dict(num_labels=4),
     "BertForSequenceClassification": dict(num_labels=3, type_vocab_size=2),
     "BertModel": {},
     "XLMRobertaModel": {},

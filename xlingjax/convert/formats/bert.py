@@ -1,6 +1,6 @@
-"""Hugging Face BERT (`Bert*`), multilingual BERT above all, and DistilBERT. BERT's pooler and the
-head of next-sentence prediction have no counterpart here, segments only where a head reads pairs.
-"""
+"""Hugging Face BERT (`Bert*`), multilingual BERT above all, DistilBERT, and DeBERTa-v3. BERT's
+pooler and the head of next-sentence prediction have no counterpart here, segments only where a head
+reads pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
-_RENAMED = ("roberta.", "bert.")
+_RENAMED, _TO_DEBERTA = ("roberta.", "bert."), ("bert.", "deberta.")
 _DROPOUT = {"relu": "seq_classif_dropout", "spans": "qa_dropout"}
 
 
@@ -143,5 +143,75 @@ class DistilBert(XlmRoberta):
         return {field: rate} if field and rate is not None else {}
 
 
+class DebertaV2(Bert):
+    """Distances have states that every layer makes queries and keys of, as of words. Of the heads
+    that pretraining had the class has none."""
+
+    types = ("deberta-v2",)
+    architectures = architectures("DebertaV2", "Model", "ForMaskedLM") | {
+        "DebertaV2ForSequenceClassification": "gelu"
+    }
+    bare = "DebertaV2Model"
+    settings = {
+        **XlmRoberta.settings,
+        "norm_eps": ("layer_norm_eps", 1e-7),
+        "relative_buckets": ("position_buckets", None),
+    }
+    fixed = {
+        "hidden_act": "gelu",
+        "relative_attention": True,
+        "share_att_key": True,
+        "position_biased_input": False,
+        "norm_rel_ebd": "layer_norm",
+        "type_vocab_size": 0,
+        "conv_kernel_size": 0,
+        "tie_word_embeddings": True,
+        "legacy": True,
+        "pooler_hidden_act": "gelu",
+    }
+    computed = {**XlmRoberta.computed, "positions": "disentangled", "position_offset": 0}
+    body = "deberta."
+    beside = (*Bert.beside, "pooler.", "lm_predictions.", "mask_predictions.")
+    positions = segments = ""
+    tied = moved(Bert.tied, *_TO_DEBERTA) | {"cls.predictions.decoder.bias": "cls.predictions.bias"}
+    ignored = ("deberta.embeddings.position_", "lm_predictions.", "mask_predictions.")
+    modules = {
+        **{
+            ours: f"{name}_proj" if ".attention.self." in name else name
+            for ours, name in moved(Bert.modules, *_TO_DEBERTA).items()
+        },
+        "encoder/distances": "deberta.encoder.rel_embeddings",
+        "encoder/distances_norm": "deberta.encoder.LayerNorm",
+    }
+    classifiers = {
+        "gelu": {"classifier/dense": "pooler.dense", "classifier/out": "classifier"},
+        **TAGS_AND_SPANS,
+    }
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        kinds = fields.values.get("pos_att_type") or ()
+        kinds = sorted(kinds.split("|") if isinstance(kinds, str) else kinds)
+        Fields(fields.path, {"pos_att_type": "|".join(kinds)}).only("pos_att_type", "c2p|p2c")
+        config = XlmRoberta.config_of(self, fields, name)
+        most = fields.values.get("max_relative_positions", -1)
+        longest = most if most > 0 else config.max_positions
+        config = config.replace(positions="disentangled", relative_max_distance=longest)
+        if self.kind_of(config) == "gelu" and fields.values.get("cls_dropout") is not None:
+            config = config.replace(classifier_dropout=fields.rate("cls_dropout", 0.1))
+        return config
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        return {
+            "pos_att_type": ["p2c", "c2p"],
+            "max_relative_positions": config.relative_max_distance,
+            "pooler_hidden_size": config.dim,
+            "pooler_dropout": 0.0,
+            "cls_dropout": config.classifier_dropout,
+        }
+
+
 BERT = Bert()
+DEBERTA = DebertaV2()
 DISTILBERT = DistilBert()

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from xlingjax.convert.formats.bart import BART, M2M_100
-from xlingjax.convert.formats.bert import BERT, DISTILBERT
+from xlingjax.convert.formats.bert import BERT, DEBERTA, DISTILBERT
 from xlingjax.convert.formats.family import Family, counted
 from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description, family_of
 from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
@@ -98,6 +98,8 @@ def _family(config: ModelConfig, model_type: str = "") -> Family:
     families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL)
     if config.positions == "rotary":
         families = (MODERNBERT, EUROBERT, GTE)
+    if config.positions == "disentangled":
+        families = (DEBERTA,)
     if config.decoder_layers:
         families = (PROPHETNET,) if config.streams else (BART, M2M_100)
     for family in (BERT, DISTILBERT, *families):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from xlingjax.convert.formats.bart import BART, M2M_100, NLLB, language_rows
-from xlingjax.convert.formats.bert import BERT, DISTILBERT
+from xlingjax.convert.formats.bert import BERT, DEBERTA, DISTILBERT
 from xlingjax.convert.formats.ernie_m import ERNIE_M
 from xlingjax.convert.formats.family import Converted, Family, adapter, converted
 from xlingjax.convert.formats.fields import Fields
@@ -36,7 +36,7 @@ from xlingjax.runtime.files import parsed_json
 FAMILIES: dict[str, Family] = {
     name: family
     for family in (
-        *(XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL, XLM, BERT, DISTILBERT),
+        *(XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL, XLM, BERT, DISTILBERT, DEBERTA),
         *(ERNIE_M, MODERNBERT, EUROBERT, GTE, BART, M2M_100, PROPHETNET),
     )
     for name in family.types

@@ -47,6 +47,7 @@ _KINDS = {
     "states": ("AutoModel", "states of every layer"),
     "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "gelu": ("AutoModelForSequenceClassification", "logits of the classes"),
     "relu": ("AutoModelForSequenceClassification", "logits of the classes"),
     "transform": ("AutoModelForSequenceClassification", "logits of the classes"),
     "transform_mean": ("AutoModelForSequenceClassification", "logits of the classes"),
