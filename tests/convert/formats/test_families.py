@@ -122,11 +122,21 @@ def test_what_nllb_is_trained_on_has_both_languages_tokens():
 
 
 @pytest.mark.parametrize(
-    "kind", ["xmod", "rembert", "jina_embeddings_v3", "nomic_bert", "t5gemma", "gemma3_text"]
+    "kind",
+    [
+        "xmod",
+        "rembert",
+        "jina_embeddings_v3",
+        "nomic_bert",
+        "t5gemma",
+        "gemma3_text",
+        "qwen3",
+        "mt5",
+    ],
 )
 def test_what_is_read_of_no_class_is_refused_by_its_name(kind, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     assert main(["import", str(tmp_path), "--to", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
-    assert f"model_type={kind!r} is not something xlingjax computes" in said
+    assert f"config.json: {kind} is not computed here: it has " in said
     assert said.count("\n") == 1

@@ -48,6 +48,15 @@ TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
 """The run's own, where transformers reads one with language tokens or another template."""
 _CODES = {"mbart": "[a-z]+_[A-Z]+", "m2m_100": NLLB.pattern}
 """model_type: a pattern of the language codes of its tokenizer."""
+_LACKING = {
+    "xmod": "an adapter for each language",
+    "rembert": "words and states of different widths",
+    "jina_embeddings_v3": "adapters for tasks",
+    "nomic_bert": "rotary positions of another layout",
+    **dict.fromkeys(("t5", "mt5", "umt5"), "biases of distances and a tokenizer without <s>"),
+    **dict.fromkeys(("t5gemma", "gemma3_text", "qwen3"), "layers of a large language model"),
+}
+"""model_type: what is missing."""
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
 """Rows beyond pieces are spare, or padding to a multiple; many more: another tokenizer's."""
 
@@ -147,6 +156,9 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
 
 def family_of(folder: Path) -> tuple[Family, Fields]:
     fields = Fields(folder / "config.json")
+    kind = str(fields.values.get("model_type"))
+    if kind in _LACKING:
+        raise UserError(f"{fields.path}: {kind} is not computed here: it has {_LACKING[kind]}")
     return fields.one_of("model_type", FAMILIES, None), fields
 
 
