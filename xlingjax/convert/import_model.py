@@ -75,7 +75,11 @@ def import_model(
         "model": model,
         "parameters": count_parameters(ours.config),
         "imported": {"from": str(source), "told": lines},
-        "released": {"model_type": model_type, "vocabulary_head": ours.vocabulary_head},
+        # A decoder's head is there in any case; of two, the encoder's may not be.
+        "released": {
+            "model_type": model_type,
+            "vocabulary_head": ours.vocabulary_head or bool(ours.config.decoder_layers),
+        },
     }
     files = ours.vocabulary.files()
     if sentences:

@@ -135,6 +135,7 @@ class Alternating:
     whole: Attention
     local: Attention
     is_global: Array
+    distances = None
 
     def __call__(self, *given: Array | None) -> Array:
         # By its number within the loop over layers, so that parameters stay one stacked array.
