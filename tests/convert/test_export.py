@@ -229,7 +229,7 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(norm_order="pre", embedding_norm=False), "embedding_norm=False"),
+        (dict(embedding_norm=False), "embedding_norm=False"),
         (dict(activation="gelu_tanh"), "activation='gelu_tanh'"),
         (dict(decoder_layers=1), "head='transform'"),
     ],

@@ -57,3 +57,26 @@ def save(path, kind="XLMRobertaForMaskedLM", **changes):
     model.save_pretrained(path)
     (path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
     return model
+
+
+def there_and_back(folder, languages=None):
+    """(what was said, config.json of the export) of a model that goes in and out, compared with
+    transformers both ways. languages: tokens of its tokenizer behind the pieces."""
+    import contextlib
+    import json
+
+    from xlingjax.cli.main import main
+    from xlingjax.convert.formats.tokenizer_json import tokenizer_files
+    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+
+    # Not each class of theirs makes its tokenizer of the SentencePiece model.
+    vocabulary = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
+    for name, content in tokenizer_files(vocabulary, 68, languages).items():
+        (folder / name).write_bytes(content)
+    run, out = folder.with_name("run"), folder.with_name("out")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(["import", str(folder), "--to", str(run)]) == 0
+        assert main(["export", str(run), "--to", str(out)]) == 0
+    assert said.getvalue().count("largest difference") == 2
+    return said.getvalue(), json.loads((out / "config.json").read_text())

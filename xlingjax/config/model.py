@@ -24,7 +24,7 @@ def model(
     language_embedding: bool | None = None,
     classifier: str | None = None,
     layers: int | None = None,
-    language_tokens: bool = False,
+    language_tokens: bool | str = False,
     dtype: str | None = None,
     **overrides: Any,
 ) -> ModelConfig:
@@ -37,7 +37,7 @@ def model(
     of the corpus; default: as in the preset or the run, whose own is left behind by False.
     classifier, layers: default: the preset's or the run's; dtype too, in which matrix products run.
     language_tokens: whether a decoder begins with a token of the language, of which there is one
-    for each language of the corpus behind the vocabulary's pieces.
+    for each language of the corpus behind the vocabulary's pieces; "both": sources, too (NLLB).
     """
     # A model of a deep averaging network alone is made by no recipe.
     require_whole({"layers": layers}, f"[1, {MOST['layers']}]", "layers", f"model {name}: ")
@@ -57,10 +57,11 @@ def model(
         layers=layers or base.layers,
         dtype=dtype or base.dtype,
     )
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Any] = {}
     # The model of a run has its tokens already, and its vocab_size counts them.
     if language_tokens and not run and corpus is not None:
-        sizes["language_tokens"] = len(corpus.languages)
+        both = language_tokens == "both"
+        sizes |= {"language_tokens": len(corpus.languages), "source_tokens": both}
     # The table of a run has the rows that it was trained with.
     if not run and (vocab_size is not None or corpus is not None):
         pieces = vocab_size
@@ -96,6 +97,7 @@ _UNSET = object()
 _ENCODER: dict[str, Any] = dict(
     decoder_layers=0,
     language_tokens=0,
+    source_tokens=False,
     tied_self_attention=False,
     streams=0,
     num_labels=0,

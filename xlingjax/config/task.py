@@ -231,7 +231,8 @@ def _generation(
             " trains on all rows"
         )
     # A decoder that learnt to begin with a token of the language goes on so (XGLUE's xDAE).
-    tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
+    model = read_run_record(run)["model"] if run else {}
+    tokens = "both" if model.get("source_tokens") else bool(model.get("language_tokens"))
     codes = training.gold
     if ALL in training.gold:
         codes = [language for _, language in training.parts(task, data)]

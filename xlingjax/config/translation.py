@@ -65,7 +65,7 @@ def generation(
     length: int = 256,
     max_pieces: int = 254,
     packing: bool = True,
-    language_tokens: bool = False,
+    language_tokens: bool | str = False,
     truncate: bool = False,
     smoothing: float = 0.0,
     streams: int = 0,

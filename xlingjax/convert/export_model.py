@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from safetensors.numpy import save_file
 
 from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
 from xlingjax.convert.formats.exported import (
@@ -33,7 +34,6 @@ from xlingjax.convert.formats.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
-from xlingjax.inference.sentences import Sentences
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.lora import merged
@@ -78,7 +78,10 @@ def export_model(
         notes += writing.notes()
     if head:
         notes.append(f"the head of {head} alone, of {_heads(trained.model.config)}")
-    made = exported(config, params, trained.vocabulary, trained.languages, labels)
+    if not trained.released.get("vocabulary_head", True):
+        notes.append("without a vocabulary head: what was imported had none, and no words trained")
+    of_run = trained.vocabulary, trained.languages, labels, trained.released
+    made = exported(config, params, *of_run)
     if made.beside:
         size = sum(value.size for value in made.beside.values())
         notes.append(
@@ -88,13 +91,13 @@ def export_model(
     # Under another name until all is well: no half export can be taken for a model.
     with whole(output) as folder:
         _write(folder, made, trained.vocabulary, config, writing)
-        notes += _write_sentences(folder, trained.sentences, config)
+        notes += _write_sentences(folder, trained, config)
         total = sum(value.size for value in made.tensors.values())
         made = dataclasses.replace(made, tensors={})
         # Bits first: the comparison of logits has a tolerance, which would hide a small fault.
         # By the importer itself, so that an export is what an import will find.
         read_back = restored(folder, hugging_face.read(folder)).params
-        _require_same(read_back, params, config)
+        _require_same(read_back, params, config, made.description["vocabulary_head"])
         del read_back
         if verify:
             # transformers computes nothing of what lies beside its files.
@@ -140,7 +143,7 @@ def require_exportable(run: str, verify: bool = True, language: str = "") -> Non
     languages = None
     if config.decoder_layers:
         languages = writing_of(config, trained.vocabulary, trained.languages, language, run).tokens
-    embeds_languages(config)
+    embeds_languages(config, trained.released)
     tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset, languages)
     if verify:
         parity.interop()
@@ -172,7 +175,7 @@ def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any,
     params = jax.tree.map(np.asarray, trained.params)
     codes = trained.languages
     # It refuses by the settings of the run, so that its message names none that is made here.
-    embedded_there = embeds_languages(config)
+    embedded_there = embeds_languages(config, trained.released)
     if not config.has_languages:
         if language and not config.language_tokens:
             raise UserError(f"--language {language}: {run} embeds no languages; leave it out")
@@ -205,8 +208,6 @@ def _write(
     config: ModelConfig,
     writing: Writing | None,
 ) -> None:
-    from safetensors.numpy import save_file
-
     languages = writing.tokens if writing else None
 
     # Of this layout tokenizer.json tells transformers, and we read the model itself.
@@ -216,7 +217,8 @@ def _write(
     if vocabulary.layout == "xprophetnet":
         for name, content in vocabulary.files().items():
             (folder / name).write_bytes(content)
-    files = tokenizer_files(vocabulary, config.max_positions - config.position_offset, languages)
+    longest = config.max_positions - config.position_offset
+    files = tokenizer_files(vocabulary, longest, languages, writing.source if writing else "")
     # Its ids are the run's, and so must its bytes be when it is read again.
     if vocabulary.layout == "tokenizer" and (files["tokenizer.json"] != vocabulary.content):
         files[TOKENIZER_OF_RUN] = vocabulary.content
@@ -229,7 +231,7 @@ def _write(
         never += range(vocabulary.size, config.true_rows)
         write_json(
             folder / "generation_config.json",
-            generation_config(config, vocabulary, writing.start, never),
+            generation_config(config, vocabulary, writing, never),
         )
     write_json(folder / "config.json", described)
     write_json(folder / DESCRIPTION, made.description)
@@ -239,8 +241,9 @@ def _write(
         save_file(made.beside, folder / BESIDE)
 
 
-def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
+def _write_sentences(folder: Path, trained: TrainedRun, config: ModelConfig) -> list[str]:
     """Write what sentence-transformers reads, of a run with sentence vectors; says what."""
+    own = trained.sentences
     if own is None:
         return []
     reason = sentence_transformers.unwritten(own, config)
@@ -249,14 +252,22 @@ def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
         write_json(folder / name, value)
+    if trained.dense:
+        for name, options, tensors in sentence_transformers.dense_files(trained.dense):
+            (folder / name).mkdir()
+            write_json(folder / name / "config.json", options)
+            save_file(tensors, folder / name / WEIGHTS, metadata={"format": "pt"})
     return [f"sentence-transformers opens it: the last layer, {own.said()}"]
 
 
-def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:
+def _require_same(read_back: Any, written: Any, config: ModelConfig, head: bool) -> None:
     """Raise UserError where what was read back has another bit than what was written. Rows of
-    padding, and of positions before the first, do not count."""
+    padding, and of positions before the first, do not count, nor does a head that is not written.
+    """
     read_back = flattened(read_back)
     for name, value in flattened(written).items():
+        if name.startswith("head/") and not head:
+            continue
         rows = slice(None)
         if name.endswith(POSITIONS):
             rows = slice(config.position_offset, None)

@@ -16,8 +16,10 @@ from xlingjax.convert.formats.exported import restored
 from xlingjax.data.store.entries import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
+from xlingjax.inference.sentences import Dense
 from xlingjax.model.build import count_parameters
 from xlingjax.runtime.machine import first_line
+from xlingjax.training.run_record import DENSE_FILE
 from xlingjax.training.workdir import require_empty, write_trained
 
 # Of subfolders too, as the hub matches: 1_Pooling/config.json.
@@ -48,7 +50,9 @@ def import_model(
         )
     if folder.is_file():
         ours = foreign = checkpoints.read(folder)
+        model_type = ""
     else:
+        model_type = hugging_face.family_of(folder)[0].types[0]
         foreign = hugging_face.read(folder)
         ours = restored(folder, foreign)
     sentences, notes = sentence_transformers.read(above, ours.config, layer, pooling, prefix)
@@ -71,11 +75,20 @@ def import_model(
         "model": model,
         "parameters": count_parameters(ours.config),
         "imported": {"from": str(source), "told": lines},
+        # A decoder's head is there in any case; of two, the encoder's may not be.
+        "released": {
+            "model_type": model_type,
+            "vocabulary_head": ours.vocabulary_head or bool(ours.config.decoder_layers),
+        },
     }
+    files = ours.vocabulary.files()
     if sentences:
         record["sentences"] = dataclasses.asdict(sentences)
+        if sentences.dense:
+            layers = sentence_transformers.dense_layers(above)
+            files |= {DENSE_FILE: Dense(sentences.dense, layers).content()}
     # As step 0 of a run, so that every verb reads it like one that was trained here.
-    write_trained(output, record, 0, ours.params, ours.vocabulary.files())
+    write_trained(output, record, 0, ours.params, files)
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
     first = f"{output}: {size}, {record['parameters']:,} parameters, from {folder}"
     return "\n".join([first, *lines])

@@ -4,7 +4,7 @@ Sentences are sorted into a few fixed lengths, so that a whole test set costs on
 length, and all layers come from one pass.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -117,14 +117,16 @@ def embed_texts(
     max_length: int = LONGEST,
     cut: list[int] | None = None,
     tokens_per_batch: int = 4096,
+    dense: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
     """float32 [P, N+1, S, D]: every sentence of one language under every pooling at every layer,
     the embedding output first; `layers`: at these only, [P, len(layers), S, D].
 
     Each has the text `prefix` before it, and is cut at `max_length` tokens or at the model's
-    positions. languages: the run's; cut: see `token_ids`. A batch has about `tokens_per_batch`
-    tokens whatever its length, the last one filled up with empty rows. Raises UserError where there
-    are no texts, and for a prefix that leaves no token for the sentence.
+    positions. languages: the run's; cut: see `token_ids`; dense: what pooled
+    states go through. A batch has about `tokens_per_batch` tokens whatever its length, the last one
+    filled up with empty rows. Raises UserError where there are no texts, and for a prefix that
+    leaves no token for the sentence.
     """
     require_list(texts, "texts")
     longest = longest_row(model, max_length)
@@ -143,6 +145,8 @@ def embed_texts(
             [pooling_weights(ids, valid, vocabulary.special_ids, pooling) for pooling in poolings]
         )
         pooled_PNBD = np.asarray(run(params, place(batch, mesh), weights_PBL))
+        if dense:
+            pooled_PNBD = dense(pooled_PNBD)
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)

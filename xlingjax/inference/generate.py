@@ -150,7 +150,7 @@ class Generator:
         # Filled by number, since batches are of like lengths and not in the order of the lines.
         found = [[Generated()] * self.decoding.n_best for _ in lines]
         for members, length, rows in self._batches([*map(len, sources)], self.decoding.beams):
-            batch = self._rows_of([sources[i] for i in members], from_id, rows, length)
+            batch = self._sources([sources[i] for i in members], from_id, rows, length)
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
             run = compiled(
@@ -210,7 +210,7 @@ class Generator:
         ]
         run = compiled(_forced, self.model, self.mesh)
         for members, length, rows in self._batches(sizes):
-            batch = self._rows_of([sources[i] for i in members], from_id, rows, length)
+            batch = self._sources([sources[i] for i in members], from_id, rows, length)
             # Rows have room for the longer side; the decoder's positions may be fewer.
             columns = min(length, self.model.longest_target)
             batch |= self._targets([targets[i] for i in members], to_id, rows, columns)
@@ -234,6 +234,14 @@ class Generator:
         self, rows_of_ids: Sequence[Sequence[int]], language: int, rows: int, length: int
     ) -> dict[str, np.ndarray]:
         return rows_of(rows_of_ids, language, self.vocabulary.pad_id, rows, length)
+
+    def _sources(
+        self, rows_of_ids: Sequence[Sequence[int]], language: int, rows: int, length: int
+    ) -> dict[str, np.ndarray]:
+        batch = self._rows_of(rows_of_ids, language, rows, length)
+        if self.model.config.source_tokens:
+            batch["input_ids"][: len(rows_of_ids), 0] = self._start(language)
+        return batch
 
     def _start(self, language: int) -> int:
         # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
@@ -264,9 +272,14 @@ class Generator:
         """The decoder's fields, of one target per row."""
         # Shifted by one: what stands in a column is predicted from those before it.
         reads = [[self._start(language), *ids[:-1]] for ids in targets]
-        fields = self._rows_of(reads, language, rows, length)
-        wanted = rows_of(targets, language, 0, rows, length)["input_ids"]
+        before = int(self.model.config.source_tokens)
+        if before:
+            reads = [[self.vocabulary.eos_id, *ids] for ids in reads]
+            targets = [[0, *ids] for ids in targets]
+        fields = self._rows_of(reads, language, rows, length + before)
+        wanted = rows_of(targets, language, 0, rows, length + before)["input_ids"]
         weights = fields["pack_ids"].astype(np.float32)
+        weights[:, :before] = 0
         return {
             "decoder_position_ids": fields["position_ids"],
             "decoder_language_ids": fields["language_ids"],

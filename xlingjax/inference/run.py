@@ -1,7 +1,7 @@
 """`open_run`: a trained model from its workdir, for Python programs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from xlingjax.data.text.given import require_texts
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.inference.encode import embed_texts
-from xlingjax.inference.sentences import Sentences, sentences_of
+from xlingjax.inference.sentences import Dense, Sentences, dense_of, kept_of, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import abstract_params
@@ -35,6 +35,11 @@ class TrainedRun:
     """That the weights lie on; None: one device."""
     sentences: Sentences | None = None
     """Its own way to make sentence vectors; None: it has none, and they are plain means."""
+    dense: Dense | None = None
+    """What the sentence vectors go through behind the pooling."""
+    released: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run that began from an imported model: its "model_type" there, and whether it has a
+    "vocabulary_head", of its own or trained here."""
 
     def embed(
         self,
@@ -76,6 +81,7 @@ class TrainedRun:
             way.prefix,
             way.max_length,
             cut,
+            dense=self.dense,
         )
         if way.normalize:
             # In place and layer by layer: the vectors may fill the memory.
@@ -83,6 +89,11 @@ class TrainedRun:
                 norms_S1 = np.linalg.norm(vectors_SD, axis=1, keepdims=True)
                 vectors_SD /= np.maximum(norms_S1, 1e-12)
         return vectors_NSD
+
+    @property
+    def width(self) -> int:
+        """D of its sentence vectors."""
+        return len(self.dense.layers[-1][1]) if self.dense else self.model.config.dim
 
     def in_dtype(self, dtype: str | None) -> "TrainedRun":
         """The run with matrix products in `dtype`; None: its own. Raises UserError: unknown."""
@@ -119,6 +130,7 @@ def open_run(
         exact=language_embedding,
         languages=record["languages"],
     )
-    return TrainedRun(
-        model, params, vocabulary, tuple(record["languages"]), mesh, sentences_of(record)
-    )
+    sentences = sentences_of(record)
+    dense = dense_of(run_and_checkpoint(workdir)[0], sentences)
+    own = sentences, dense, kept_of(record, "released") or {}
+    return TrainedRun(model, params, vocabulary, tuple(record["languages"]), mesh, *own)

@@ -2,12 +2,21 @@
 keeps it as "sentences"; a model of which nobody said so has none, and each verb its own way."""
 
 import dataclasses
+import io
+import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xlingjax.errors import UserError
+from xlingjax.training.run_record import DENSE_FILE
 
 LONGEST = 256  # tokens of a sentence, where nothing says otherwise
+ACTIVATIONS = {"identity": lambda x: x, "tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
+Layers = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Dense layers between pooling and length: of each the kernel [D, E] and the bias [E], float32."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +27,8 @@ class Sentences:
     normalize: bool = False  # to length 1
     max_length: int = LONGEST  # tokens of a sentence, with prefix and separators; more are cut
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # {name: prefix}
+    # Of the dense layers that pooled states go through (`Dense`), in order.
+    dense: tuple[str, ...] = ()
     unread: str = ""
 
     def of(
@@ -40,6 +51,8 @@ class Sentences:
     def said(self) -> str:
         """All but the layer, for people."""
         parts = [f"{self.pooling} of the tokens"]
+        if self.dense:
+            parts.append(f"through dense layers ({', '.join(self.dense)})")
         if self.prefix:
             parts.append(f"prefix {self.prefix!r}")
         if self.normalize:
@@ -49,10 +62,47 @@ class Sentences:
         return ", ".join(parts)
 
 
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """What pooled states go through; called on [..., D]."""
+
+    activations: tuple[str, ...]
+    layers: Layers
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        for activation, (kernel_DE, bias_E) in zip(self.activations, self.layers, strict=True):
+            x = ACTIVATIONS[activation](x @ kernel_DE + bias_E)
+        return x
+
+    def content(self) -> bytes:
+        """Of the run's `DENSE_FILE`."""
+        file = io.BytesIO()
+        np.savez(file, *(array for layer in self.layers for array in layer))
+        return file.getvalue()
+
+
+def dense_of(folder: Path, own: Sentences | None) -> Dense | None:
+    """What lies beside run.json. Raises UserError where it cannot be read."""
+    if own is None or not own.dense:
+        return None
+    try:
+        with np.load(folder / DENSE_FILE) as found:
+            arrays = [found[name] for name in found.files]
+        return Dense(own.dense, tuple(zip(arrays[::2], arrays[1::2], strict=True)))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{folder / DENSE_FILE} cannot be read ({error}); import the model again"
+        ) from None
+
+
 def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     """A run's, from its run.json: of what was imported, or where it began; None: not told."""
-    # A run that began from an imported one has its way in the configuration of its start.
-    settings = record.get("sentences") or record.get("config", {}).get("sentences")
+    settings = kept_of(record, "sentences")
     if not settings:
         return None
-    return Sentences(**settings)
+    return Sentences(**{**settings, "dense": tuple(settings.get("dense", ()))})
+
+
+def kept_of(record: Mapping[str, Any], name: str) -> Any:
+    # A run that began from an imported one has it in the configuration of its start.
+    return record.get(name) or record.get("config", {}).get(name)

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.model import chunked
+from xlingjax.model import chunked, distances
+from xlingjax.model.distances import Distances
 from xlingjax.model.layers import dropout_keeps
 from xlingjax.model.masks import Fields, Mask
 from xlingjax.model.partition import first_device, on_each_device, row_devices
@@ -50,6 +51,9 @@ class Attention:
     mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
     turns: Turns | None = None
     """Of queries and of keys: how far their positions turn them (`turns_of`)."""
+    distances: Distances | None = None
+    of_distances: tuple[Array, Array] | None = None
+    """Their queries and keys [U, H, K] in a layer (`between`)."""
     blocks: int = dataclasses.field(default=1, metadata={"static": True})
     """Into so many a row is cut, each to be computed as a row of its own (`_blocks`)."""
 
@@ -75,6 +79,8 @@ class Attention:
     def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None) -> Array:
         rate = 0.0 if key is None else self.dropout
         compute = _BACKENDS[self.backend][1]
+        if self.distances is not None:
+            return self._apart(q_BLHK, k_BSHK, v_BSHK, rate, key)
         shape = q_BLHK.shape
         q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
         shared = shape[2] // k_BSHK.shape[2]
@@ -90,10 +96,37 @@ class Attention:
         Raises `Refused` on another backend than xla: the others never have them all."""
         whole = self.backend == "xla" and self.blocks == 1
         require(whole, self.backend, "keeps no weights")
+        if self.distances is not None:
+            part, whole = self._parts(q_BLHK, k_BSHK)
+            hidden_B1LS = self.arrays["bias_B1LS"] < 0
+            return jax.nn.softmax(distances.scores(part, whole, hidden_B1LS), axis=-1)
         q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
         k_BSHK = jnp.repeat(k_BSHK, q_BLHK.shape[2] // k_BSHK.shape[2], 2)
         s_BHLS = scores(q_BLHK, k_BSHK, self.arrays["bias_B1LS"], "BSHK")
         return jax.nn.softmax(s_BHLS, axis=-1)
+
+    def between(self, of_queries_UHK: Array, of_keys_UHK: Array) -> "Attention":
+        """In a layer, which makes queries and keys of the distances' states."""
+        return dataclasses.replace(self, of_distances=(of_queries_UHK, of_keys_UHK))
+
+    def _parts(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Any, Any]:
+        of = *(self.of_distances or ()), self.distances
+        return (q_BLHK, self.distances.positions_BL), (k_BSHK, *of)
+
+    def _apart(self, q_BLHK, k_BSHK, v_BSHK, rate, key):
+        part, whole = self._parts(q_BLHK, k_BSHK)
+        if self.backend == "xla":
+            hidden_B1LS = self.arrays["bias_B1LS"] < 0
+            return distances.attend(rate, part, whole, hidden_B1LS, v_BSHK, key)
+
+        def of_block(_, part, whole, key):
+            (part, queries_BQ), (whole, v_BSHK, keys) = part, whole
+            hidden_B1QS = ~self.mask(queries_BQ, keys)[:, None]
+            return distances.attend(rate, part, whole, hidden_B1QS, v_BSHK, key)
+
+        fields = self.arrays["queries"], self.arrays["keys"]
+        whole = whole, v_BSHK, fields[1]
+        return chunked.in_blocks(of_block, (part, fields[0]), whole, key)
 
     def _turned(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Array, Array]:
         if self.turns is None:
@@ -109,6 +142,7 @@ class Alternating:
     whole: Attention
     local: Attention
     is_global: Array
+    distances = None
 
     def __call__(self, *given: Array | None) -> Array:
         # By its number within the loop over layers, so that parameters stay one stacked array.
@@ -134,6 +168,7 @@ def bind(
     dropout: float = 0.0,
     mesh: Mesh | None = None,
     turns: Turns | None = None,
+    distances: Distances | None = None,
 ) -> Attention:
     """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX
     takes by itself. They need not be there, so that a program can be compiled for others. turns: of
@@ -151,7 +186,7 @@ def bind(
         first_R1 = jnp.arange(len(keys.pack))[:, None] % blocks * size - margin
         keys = dataclasses.replace(keys, position=first_R1 + jnp.arange(size + 2 * margin))
     arrays = prepare(mask, queries, keys, mesh)
-    return Attention(arrays, mask, backend, dropout, mesh, turns, blocks)
+    return Attention(arrays, mask, backend, dropout, mesh, turns, distances, None, blocks)
 
 
 def turns_of(positions_BL: Array, size: int, theta: float) -> Turns:

@@ -61,14 +61,19 @@ class MultiHeadAttention(nn.Module):
             return Dense(c, (heads, c.head_dim), *names, c.attention_bias, c.lora, name=name)
 
         kv_heads = c.kv_heads or c.heads
-        q_BLHK = project("query", c.heads)(x_BLD)
+        query, key_of = project("query", c.heads), project("key", kv_heads)
+        q_BLHK = query(x_BLD)
         if isinstance(memory, tuple):
             o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
         else:
             # Computed only here: at a decoder's steps those of the source never change.
-            k_BSHK = project("key", kv_heads)(memory)
+            k_BSHK = key_of(memory)
             v_BSHK = project("value", kv_heads)(memory)
             if past is None:
+                if attention.distances is not None:
+                    own = None if key is None else jax.random.fold_in(key, 1)
+                    states_UD = dropout(attention.distances.states_UD, c.dropout, own)
+                    attention = attention.between(query(states_UD), key_of(states_UD))
                 if self.is_mutable_collection(WEIGHTS):
                     weights_BHLS = attention.weights(q_BLHK, k_BSHK)
                     self.sow(WEIGHTS, "weights", weights_BHLS)

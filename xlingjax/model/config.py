@@ -26,9 +26,9 @@ WHOLE = {
 }
 """Interval -> other fields whose whole numbers lie in it."""
 WITH_STREAMS = ("xla", "chunked")
-"""Attention backends that know the distances of predicting streams."""
+"""Attention backends that know distances."""
 CHOICES: dict[str, tuple[str, ...]] = {
-    "positions": ("learned", "rotary"),
+    "positions": ("learned", "rotary", "sinusoidal", "disentangled"),
     "norm_order": ("post", "pre"),
     "norm": ("layer", "rms"),
     "ffn_bias": ("both", "out", "none"),
@@ -39,6 +39,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "xlm",
         "xlmr",
         "pooler",
+        "relu",
+        "gelu",
         "difference",
         "decoder",
         "tagging",
@@ -73,8 +75,10 @@ class ModelConfig:
     ffn: int
     vocab_size: int
     positions: str = "learned"
-    """"learned": a table of positions is added to the embeddings; "rotary": queries and keys are
-    turned by their positions (Su et al. 2021)."""
+    """"learned": a table of positions is added to the embeddings; "sinusoidal": waves are
+    (Vaswani et al. 2017, in the order of tensor2tensor); "rotary": queries and keys are turned by
+    their positions (Su et al. 2021); "disentangled": scores depend on distances, in
+    `relative_buckets` of either sign (DeBERTa)."""
     rotary_theta: float = 10_000.0
     """Of "rotary": wavelengths go from 2 pi tokens to 2 pi times this."""
     rotary_scale: float = 1.0
@@ -132,6 +136,9 @@ class ModelConfig:
     language_tokens: int = 0
     """The last so many rows of the vocabulary are no pieces but languages: with its target's a
     decoder begins (XGLUE §4.1). 0 = it begins with `</s>` (XLM §4.2)."""
+    source_tokens: bool = False
+    """Of `language_tokens`: sources begin with their language's, too, and a decoder reads `</s>`
+    before its target's (NLLB)."""
     tied_self_attention: bool = False
     """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers`
     layers (VECO)."""
@@ -145,11 +152,13 @@ class ModelConfig:
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear;
-    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "difference": compares the mean states
-    of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
-    every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as
-    "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on
-    [H; S] of every token; "mean": as "xlm", on the mean of the states."""
+    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "relu": dense, ReLU, dropout, linear
+    (DistilBERT); "gelu": dropout, dense, GELU, dropout, linear (DeBERTa); "difference": compares
+    the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging":
+    dropout, linear on every state; "spans": the same, with two outputs, where an answer begins and
+    ends; "plug_in": as "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging",
+    "plug_in_spans": as these, on [H; S] of every token; "mean": as "xlm", on the mean of the
+    states."""
     classifier_transform: bool = False
     """Give "xlm", "mean", "tagging" and "spans" a dense layer, activation and norm before all else
     (ModernBERT)."""
@@ -228,6 +237,7 @@ class ModelConfig:
         needs_decoder = self.classifier == "decoder" or self.language_tokens or self.streams
         exact = self.relative_buckets // 2
         rotary = self.positions == "rotary"
+        apart = self.positions == "disentangled"
         for wrong, fault in (
             (
                 self.heads % (self.kv_heads or 1),
@@ -238,8 +248,12 @@ class ModelConfig:
                 "positions='rotary' needs heads of an even size, and no position_offset",
             ),
             (
-                (rotary or self.window or not self.first_norm) and self.decoder_layers,
-                "positions='rotary', window and first_norm=False have no decoder",
+                (rotary or apart or self.window or not self.first_norm) and self.decoder_layers,
+                f"positions={self.positions!r}, window and first_norm=False have no decoder",
+            ),
+            (
+                apart and (self.window or self.kv_heads),
+                "positions='disentangled' has neither window nor kv_heads",
             ),
             (self.true_rows < self.vocab_size, "table_rows must be vocab_size or more"),
             (self.dim % self.heads, f"heads={self.heads} does not divide dim={self.dim}"),
@@ -261,16 +275,17 @@ class ModelConfig:
                 "streams has no lora",
             ),
             (
-                self.streams and self.attention_backend not in WITH_STREAMS,
-                f"streams needs attention_backend={' or '.join(WITH_STREAMS)}",
+                (self.streams or apart) and self.attention_backend not in WITH_STREAMS,
+                "streams and positions='disentangled' need"
+                f" attention_backend={' or '.join(WITH_STREAMS)}",
             ),
             (
                 self.streams and self.tied_self_attention,
                 "streams has no tied_self_attention: the encoder's knows no distances",
             ),
             (
-                self.streams and not 0 < exact < self.relative_max_distance,
-                "streams needs relative_buckets of 2 or more, and relative_max_distance over half"
+                (self.streams or apart) and not 0 < exact < self.relative_max_distance,
+                "distances need relative_buckets of 2 or more, and relative_max_distance over half"
                 " of them",
             ),
         ):

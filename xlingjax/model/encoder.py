@@ -3,13 +3,16 @@
 Parameter paths (also the names on disk):
 `embeddings/{tokens,positions,languages,segments}/embedding`, `embeddings/norm/{scale,bias}`,
 `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
+`encoder/distances/embedding`, `encoder/distances_norm/{scale,bias}` (DeBERTa),
 `head/{dense/{kernel,bias},norm/{scale,bias},tokens/embedding,bias}`,
 `classifier/{{dense,out}/{kernel,bias},norm/{scale,bias}}`, of several tasks
 `classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
 `paraphrase/out/{kernel,bias}`, `dan/{in,out}/{kernel,bias}`.
 """
 
+import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +25,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import bind, turns_of
 from xlingjax.model.block import WEIGHTS
 from xlingjax.model.config import ModelConfig
+from xlingjax.model.distances import distances_of
 from xlingjax.model.heads import (
     Classifier,
     DeepAveraging,
@@ -71,6 +75,8 @@ class Embeddings(nn.Module):
                 batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
             )
             x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
+        elif c.positions == "sinusoidal":
+            x_BLD += waves(batch["position_ids"] + c.position_offset, c.dim)
         if c.has_languages:
             init = None
             if c.language_init == "zero":
@@ -85,6 +91,14 @@ class Embeddings(nn.Module):
             x_BLD = Norm(c, name="norm")(x_BLD)
         # Sums and norm in float32, the layers in the compute type.
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)
+
+
+def waves(positions_BL: Array, dim: int) -> Array:
+    """[B, L, D]: sines of the positions times 10000^(-2i/(D-2)), then cosines."""
+    half = dim // 2
+    speeds = jnp.exp(jnp.arange(half) * (-math.log(10_000) / (half - 1)))
+    angles = positions_BL[..., None] * speeds
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1)
 
 
 class _Modules(nn.Module):
@@ -126,12 +140,13 @@ class _Modules(nn.Module):
         keys = split_key(key)
         fields = Fields.from_batch(batch)
 
-        def bound(mask, theta=c.rotary_theta):
+        def bound(mask, theta=c.rotary_theta, apart=c.positions == "disentangled"):
             turns = None
+            distances = distances_of(c, batch["position_ids"]) if apart else None
             if c.positions == "rotary":
                 turns = turns_of(batch["position_ids"] / c.rotary_scale, c.head_dim, theta)
             backend = c.attention_backend, c.attention_dropout, self.mesh
-            return bind(mask, fields, fields, *backend, turns)
+            return bind(mask, fields, fields, *backend, turns, distances)
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
@@ -140,7 +155,7 @@ class _Modules(nn.Module):
             x_BLD = states_BLD.astype(c.dtype)
         if memory is not None:
             memory_BSD, memory_spec = memory
-            memory = (memory_BSD, bound(memory_spec))
+            memory = (memory_BSD, bound(memory_spec, apart=False))
         attention = bound(mask)
         if c.window:
             attention = attention, bound(mask & near(c.window), c.local_theta or c.rotary_theta)
@@ -151,9 +166,12 @@ class _Modules(nn.Module):
         batch = one_token()
         fields = Fields.from_batch(batch)
         # On "xla", which takes rows of any length: the parameters are the same for every backend.
-        attention = bind(bidirectional, fields, fields)
+        attention = other = bind(bidirectional, fields, fields)
+        if self.config.positions == "disentangled":
+            distances = distances_of(self.config, batch["position_ids"])
+            attention = dataclasses.replace(attention, distances=distances)
         x_BLD = self.embeddings(batch, None)
-        h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
+        h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, other))
         self.head(h_BLD)
         read_BLE = h_BLD
         if self.config.plugged_in:

@@ -51,6 +51,8 @@ def generate(
     next_tokens = NextTokens.of(model, params, ids, config)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
+    if c.source_tokens:
+        _, cache = model.step(params, cache, jnp.full_like(start_B, ids.end), languages_B)
     given = next_tokens, cache, start_B, languages_B, longest_B, columns
     return beam_search(*given) if config.beams > 1 else one_by_one(*given, key)
 

@@ -1,6 +1,8 @@
 """What stands on the encoder: the vocabulary head's transform, classifiers, and word recovery
 beneath it."""
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -39,7 +41,7 @@ class Classifier(nn.Module):
     """States -> float32 logits_BC (of `OF_TOKENS` logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has
-    no dropout before it.
+    no dropout before it, "relu" has ReLU for tanh there; "gelu" is "xlmr" with GELU.
     "difference" reads u - v and |u - v| of the mean states u, v of a pair's texts, each scaled to
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
@@ -68,13 +70,15 @@ class Classifier(nn.Module):
             valid_BL1 = fields.valid[..., None]
             mean_BD = (h_BLD * valid_BL1).sum(1, dtype=jnp.float32) / valid_BL1.sum(1)
             x = dropout(self._transformed(mean_BD), rate, keys[0])
-        elif c.classifier == "pooler":
+        elif c.classifier in ("pooler", "relu"):
             # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
         else:
             x = dropout(self._transformed(h_BLD[:, 0]), rate, keys[0])
-        if c.classifier in ("xlmr", "pooler", "plug_in", "decoder"):
-            x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
+        if c.classifier in ("xlmr", "pooler", "relu", "gelu", "plug_in", "decoder"):
+            x = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x)
+            own = {"relu": jax.nn.relu, "gelu": partial(jax.nn.gelu, approximate=False)}
+            x = own.get(c.classifier, jnp.tanh)(x)
             x = dropout(x, rate, keys[1])
         inputs = "mlp" if c.classifier == "difference" else "embed"
         logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)

@@ -60,7 +60,7 @@ class Cache:
     source: Fields
     """Of the source, each [B, S]."""
     column: Array
-    """int32: columns so far."""
+    """int32: columns of text so far; below 0 what stands before them (`source_tokens`)."""
 
 
 def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
@@ -70,7 +70,7 @@ def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     queries = dataclasses.replace(
         queries,
         # A batch of one column counts from 0; the causal mask asks where it stands in the text.
-        position=queries.position + cache.column,
+        position=queries.position + batch["position_ids"][:, :1],
     )
     past_keys_BHTK, _ = cache.past[0]
     ones_1T = jnp.ones((1, past_keys_BHTK.shape[2]), jnp.int32)
@@ -157,7 +157,8 @@ class Seq2Seq(Encoder):
     @property
     def longest_target(self) -> int:
         """Tokens that the decoder's positions suffice for."""
-        return self.config.max_positions - self.config.position_offset - self._ahead
+        c = self.config
+        return c.max_positions - c.position_offset - self._ahead - c.source_tokens
 
     def decode(
         self,
@@ -201,13 +202,13 @@ class Seq2Seq(Encoder):
         if rows * beams > 1:
             layers = tuple(by_rows(layer, c.dtype) for layer in layers)
         # Room for the longest text at once: shapes inside the loop of decoding are fixed.
-        empty_BHTK = jnp.zeros((rows, c.heads, length, c.head_dim), c.dtype)
+        empty_BHTK = jnp.zeros((rows, c.heads, length + c.source_tokens, c.head_dim), c.dtype)
         return Cache(
             layers=layers,
             past=((empty_BHTK, empty_BHTK),) * c.layers,
             memory=memory,
             source=source_fields(batch),
-            column=jnp.int32(0),
+            column=jnp.int32(-int(c.source_tokens)),
         )
 
     def step(
@@ -216,11 +217,12 @@ class Seq2Seq(Encoder):
         """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
         c = self._decoder.config
         one_B1 = jnp.ones_like(ids_B)[:, None]
+        column = cache.column + c.source_tokens
         batch = {
             "input_ids": ids_B[:, None],
             "language_ids": languages_B[:, None],
             "pack_ids": one_B1,
-            "position_ids": one_B1 * cache.column,
+            "position_ids": one_B1 * column,
         }
         x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
         # The blocks themselves and not a `Stack`: `start` has taken the layers apart.
@@ -233,7 +235,7 @@ class Seq2Seq(Encoder):
                 None,
                 attention,
                 memory=(source, cross),
-                past=(earlier, cache.column),
+                past=(earlier, column),
             )
             past.append(longer)
         h_BD = x_BLD[:, -1]
@@ -283,7 +285,8 @@ class Seq2Seq(Encoder):
         params["decoder"] = of_decoder["decoder"]
         if self.config.decoder_embeddings == "shared_tokens":
             del of_decoder["embeddings"]["tokens"]
-        if self.config.decoder_embeddings != "shared":
+        # Sinusoidal positions without a norm have no parameters.
+        if self.config.decoder_embeddings != "shared" and of_decoder["embeddings"]:
             params["decoder_embeddings"] = of_decoder["embeddings"]
         if self.config.decoder_embeddings == "separate" and "head" in of_decoder:
             params["decoder_head"] = of_decoder["head"]

@@ -1,6 +1,8 @@
 """Scan and remat over blocks: the only lifted transforms. Parameters are stacked on axis 0, looped
 over or unrolled."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ from jax.sharding import Mesh
 from xlingjax.model.attention import Alternating, Attention
 from xlingjax.model.block import WEIGHTS, Block, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Norm
+from xlingjax.model.layers import Embed, Norm
 from xlingjax.model.partition import batch_sharding, row_devices
 
 Array = jax.Array
@@ -44,6 +46,13 @@ class Stack(nn.Module):
             if all_layers:
                 return x_BLD[None]
             return x_BLD
+
+        if c.positions == "disentangled":
+            both = jnp.arange(2 * c.relative_buckets)
+            states_UD = Embed(c, len(both), (None, None), name="distances")(both)
+            states_UD = Norm(c, name="distances_norm")(states_UD)
+            distances = dataclasses.replace(attention.distances, states_UD=states_UD)
+            attention = dataclasses.replace(attention, distances=distances)
 
         def rows(x_BLD):
             """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device

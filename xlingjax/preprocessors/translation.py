@@ -12,8 +12,10 @@ from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS, special_row
 from xlingjax.data.rows.draws import LANGUAGE, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import (
+    begun,
     block_rows,
     decoder_fields,
+    decoder_fields_behind,
     following,
     sentence_rows,
     side,
@@ -24,6 +26,8 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import require_choice
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
 from xlingjax.preprocessors.xlm import is_special
+
+BOTH = "both"
 
 
 def start_ids(
@@ -40,18 +44,22 @@ def start_ids(
 class TranslationFeatures(Preprocessor):
     """Pairs, source and target; the switches are those of `targets.translation_rows` and
     `start_ids`. within: reads the pairs of texts within one language, and not the translations;
-    truncate: and cuts their sources if too long."""
+    truncate: and cuts their sources if too long; language_tokens="both": sources begin with theirs,
+    too, and targets with `</s>` before it (NLLB)."""
 
     # A field, not a constant: a run may have several such stages, each with draws of its own.
     name: str = "translation"
     directions: tuple[str, ...] = ()
     max_pieces: int = 100
     packing: bool = True
-    language_tokens: bool = False
+    language_tokens: bool | str = False
     within: bool = False
     truncate: bool = False
     sides = 2
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
+
+    def __post_init__(self):
+        require_choice(self, (False, True, BOTH), "language_tokens", f"{self.name}: ")
 
     def columns(self, length: int) -> int:
         # Source and target stand side by side in the reader's row, and are divided in `map`.
@@ -89,7 +97,11 @@ class TranslationFeatures(Preprocessor):
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
                 source["input_ids"] = np.where(last, vocabulary.eos_id, source["input_ids"])
-            starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
+            starts = start_ids(target["language_ids"], vocabulary, bool(self.language_tokens))
+            if self.language_tokens == BOTH:
+                source = begun(source, start_ids(source["language_ids"], vocabulary, True))
+                edges = vocabulary.eos_id, vocabulary.pad_id
+                return {**source, **decoder_fields_behind(begun(target, starts), *edges)}
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 
         return divided

@@ -164,11 +164,11 @@ class Feed:
         that writes several languages must be able to know which."""
         tokens = settings.get("language_tokens")
         config = self.model.config
-        if tokens is not None and tokens != bool(config.language_tokens):
+        of_model = "both" if config.source_tokens else bool(config.language_tokens)
+        if tokens is not None and tokens != of_model:
             raise UserError(
-                f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {config.name}"
-                f" has {config.language_tokens or 'no'} tokens of languages; set it as"
-                " the model has it"
+                f"objective {name}: LANGUAGE_TOKENS={tokens!r}, and model {config.name}"
+                f" has {config.language_tokens or 'no'} tokens of languages: set {of_model!r}"
             )
         if "directions" not in settings or settings["within"] or tokens or config.num_languages:
             return

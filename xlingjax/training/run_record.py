@@ -28,6 +28,7 @@ from xlingjax.runtime.records import ANY, NUMBER, read_record
 from xlingjax.training.tracker import scalars
 
 RESULT_FILE = "result.json"
+DENSE_FILE = "sentences.npz"
 FILES = (
     "run.json",
     "config.gin",

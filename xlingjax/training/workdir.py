@@ -16,7 +16,7 @@ from xlingjax.runtime.files import write_json
 from xlingjax.runtime.lock import IN_USE, alone_at
 from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_params import HashedPath
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import DENSE_FILE, read_run_record, run_and_checkpoint
 
 _REMEDY = "put it back from a copy, or remove it"
 
@@ -99,9 +99,8 @@ def write_workdir(
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}
     # A run that Python started has no recipe, and may have no vocabulary.
-    files = {
-        name: (source / name).read_bytes() for name in VOCABULARY_FILES if (source / name).is_file()
-    }
+    names = (*VOCABULARY_FILES, DENSE_FILE)
+    files = {name: (source / name).read_bytes() for name in names if (source / name).is_file()}
     recipe = source / "config.gin"
     if recipe.exists():
         lines = [read_text(recipe, _REMEDY), f"# By `xlingjax {by}`:"]

@@ -15,9 +15,10 @@ from xlingjax.data.check.alignment import misaligned
 from xlingjax.data.overlap import overlap_of_examples, overlap_of_texts
 from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
-from xlingjax.inference.sentences import Sentences, sentences_of
+from xlingjax.inference.sentences import Sentences, kept_of, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import abstract_params, make_mesh
+from xlingjax.objectives.base import TokenObjective
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
@@ -29,6 +30,7 @@ from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import (
+    DENSE_FILE,
     read_run_record,
     require_one_run,
     run_and_checkpoint,
@@ -61,7 +63,12 @@ def launch(
     # The report reads the run's folder alone, and the tables may lie elsewhere.
     if verb == "pretrain":
         record |= sentences_kept(workdir, recipe.bound.get("init_from"))
+    record |= release_kept(recipe, workdir)
     record |= sentences_tuned(recipe.bound["objectives"])
+    files = {"config.gin": recipe.config.encode(), **corpus.vocabulary.files()}
+    if record.get("sentences", {}).get("dense"):
+        folder, _ = _told_by(workdir, recipe.bound.get("init_from"))
+        files[DENSE_FILE] = (folder / DENSE_FILE).read_bytes()
     objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
         objectives=objectives,
@@ -75,7 +82,7 @@ def launch(
         ),
         write_page=functools.partial(build_report, workdir),
         # Written by `train` once it accepts the run: a refused start leaves finished files alone.
-        files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
+        files=files,
     )
     return result.exit_code
 
@@ -248,16 +255,28 @@ def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary
 def sentences_kept(workdir: str, init_from: Any) -> dict[str, Any]:
     """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of
     the one that pretraining starts from; {}: it does not tell."""
-    runs = [workdir]
-    # The mean of several runs has no way of its own.
-    if isinstance(init_from, str):
-        runs.append(init_from)
-    # The run itself first: what it once kept holds, wherever it started from.
-    for run in runs:
-        if (run_and_checkpoint(run)[0] / "run.json").is_file():
-            own = sentences_of(read_run_record(run))
-            return {} if own is None else {"sentences": dataclasses.asdict(own)}
-    return {}
+    own = sentences_of(_told_by(workdir, init_from)[1])
+    return {} if own is None else {"sentences": dataclasses.asdict(own)}
+
+
+def release_kept(recipe: Recipe, workdir: str) -> dict[str, Any]:
+    """{"released": what is known of the imported model that the run began from}, with a vocabulary
+    head from now on if words are trained."""
+    own = kept_of(_told_by(workdir, recipe.bound.get("init_from"))[1], "released")
+    if not own:
+        return {}
+    words = any(isinstance(run.objective, TokenObjective) for _, run in stages_of(recipe))
+    return {"released": own | {"vocabulary_head": own["vocabulary_head"] or words}}
+
+
+def _told_by(workdir: str, init_from: Any) -> tuple[Path, Mapping[str, Any]]:
+    """(folder, run.json) of the run itself, for what it once kept holds, else of its start."""
+    # The mean of several runs has nothing of its own.
+    for run in (workdir, *([init_from] if isinstance(init_from, str) else [])):
+        folder = run_and_checkpoint(run)[0]
+        if (folder / "run.json").is_file():
+            return folder, read_run_record(folder)
+    return Path(workdir), {}
 
 
 def sentences_tuned(objectives: Iterable[Any]) -> dict[str, Any]:

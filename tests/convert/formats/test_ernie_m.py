@@ -23,7 +23,7 @@ from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transform
 CONFIG = dict(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
 CONFIG |= dict(max_position_embeddings=40, pad_token_id=1, vocab_size=50, hidden_act="gelu")
 CONFIG |= dict(initializer_range=0.02)
-HEAD = "the vocabulary head is random: the checkpoint has none"
+HEAD = "the vocabulary head is random"
 # Paddle's layer is PyTorch's, under the names of its parts.
 PARTS = ("self_attn.out_proj", "linear1", "linear2", "norm1", "norm2")
 
@@ -119,7 +119,7 @@ def assert_is(found, reference):
 def test_published_names_are_the_reference(reference, tmp_path):
     theirs = published(tmp_path, reference)
     found = params_of(tmp_path)
-    assert not found.vocabulary_head and found.notes == (HEAD,)
+    assert not found.vocabulary_head and found.notes[0].startswith(HEAD)
     assert_is(found, reference)
     there, without = places(ernie_m.ERNIE_M.names_of(found.config), found.config, found.params)
     assert without and all(name.startswith("head/") for name in without)

@@ -152,14 +152,14 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
 
 
 OF_POOLING, OF_ALL = "1_Pooling/config.json", "config_sentence_transformers.json"
-DENSE = modules(("", "models.Transformer"), POOLING, ("2_Dense", "models.Dense"))
+LSTM = modules(("", "models.Transformer"), POOLING, ("2_LSTM", "models.LSTM"))
 UNREAD = {  # changes of the files of version 2, and what is said
     "it pools by max": (OF_POOLING, old_pooling("max_tokens")),
     "it pools by mean and max": (OF_POOLING, {"pooling_mode": ["mean", "max"]}),
     "it pools by weightedmean": (OF_POOLING, old_pooling(pooling_mode_weightedmean_tokens=True)),
     "the prefix is left out of its": (OF_POOLING, old_pooling("mean_tokens", include_prompt=False)),
-    "2_Dense is a module Dense": ("modules.json", DENSE),
-    "it pools by nothing": ("modules.json", DENSE[:1]),
+    "2_LSTM is a module LSTM": ("modules.json", LSTM),
+    "it pools by nothing": ("modules.json", LSTM[:1]),
     "folds the case": ("sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": True}),
     "it is a SparseEncoder": (OF_ALL, {"model_type": "SparseEncoder"}),
     "its vectors are cut at 8 dimensions": (OF_ALL, {"truncate_dim": 8}),
@@ -277,6 +277,53 @@ def test_the_way_back(released, tmp_path, capsys, monkeypatch):
     np.testing.assert_allclose(names["vectors"].numpy(), ours, atol=1e-5)
     assert run_from(tmp_path / "out", tmp_path / "again") == 0
     assert open_run(tmp_path / "again").sentences == open_run(tmp_path / "run").sentences
+
+
+def dense_in(folder, number, activation, weights, bias):
+    """A module of `torch.nn.Linear` in the folder."""
+    from safetensors.torch import save_file
+
+    named = {
+        "in_features": weights.shape[1],
+        "out_features": len(weights),
+        "bias": bias is not None,
+    }
+    named["activation_function"] = f"torch.nn.modules.{activation}"
+    path = folder / f"{number}_Dense"
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(named))
+    tensors = {"linear.weight": weights} | ({} if bias is None else {"linear.bias": bias})
+    save_file(tensors, path / "model.safetensors")
+
+
+def test_dense_layers_stand_between_pooling_and_length_in_and_out(released, tmp_path, capsys):
+    rows = ("", "models.Transformer"), POOLING, ("2_Dense", "models.Dense")
+    rows += ("3_Dense", "models.Dense"), ("4_Normalize", "models.Normalize")
+    folder = beside(released, tmp_path / "st", VERSION_2 | {"modules.json": modules(*rows)})
+    torch.manual_seed(0)
+    first, bias, second = torch.randn(30, 24), torch.randn(30), torch.randn(7, 30)
+    dense_in(folder, 2, "activation.Tanh", first, bias)
+    dense_in(folder, 3, "linear.Identity", second, None)
+    assert run_from(folder, tmp_path / "run") == 0
+    assert "mean of the tokens, through dense layers (tanh, identity)" in capsys.readouterr().out
+    pooled = theirs(folder, TEXTS, "mean", "query: ", False, LONGEST)
+    wanted = torch.tanh(torch.tensor(pooled) @ first.T + bias) @ second.T
+    wanted /= wanted.norm(dim=1, keepdim=True)
+    run = open_run(tmp_path / "run")
+    np.testing.assert_allclose(run.embed(TEXTS, "en")[-1], wanted, atol=1e-5)
+    assert run.width == 7
+    assert export_of(tmp_path / "run", tmp_path / "out") == 0
+    assert run_from(tmp_path / "out", tmp_path / "again") == 0
+    again = open_run(tmp_path / "again")
+    np.testing.assert_array_equal(again.embed(TEXTS, "en"), run.embed(TEXTS, "en"))
+    assert json.loads((tmp_path / "out" / "modules.json").read_text()) == modules(*rows)
+    line = ["encode", str(tmp_path / "run"), "--input", str(tmp_path / "lines.txt")]
+    (tmp_path / "lines.txt").write_text("x\n\ny\n")
+    assert main([*line, "--language", "en", "--output", str(tmp_path / "vectors.npy")]) == 0
+    assert np.load(tmp_path / "vectors.npy").shape == (3, 7)
+    (tmp_path / "run" / "sentences.npz").write_bytes(b"PK")
+    assert main([*line, "--language", "en", "--output", str(tmp_path / "none.npy")]) == 2
+    assert "sentences.npz cannot be read" in capsys.readouterr().err
 
 
 def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):

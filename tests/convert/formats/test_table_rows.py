@@ -45,7 +45,8 @@ def test_they_are_kept_and_never_predicted(folder):
     config, pieces = found.config, len(transformers.AutoTokenizer.from_pretrained(folder))
     assert (config.vocab_size, config.table_rows) == (pieces, pieces + SPARE)
     assert found.notes[0] == (
-        "35 rows of the embedding table have no piece: kept, written by an export, never predicted"
+        "35 rows of the embedding table have no piece: harmless, they are kept, written by an"
+        " export and never predicted"
     )
     table = found.params["embeddings"]["tokens"]["embedding"]
     theirs = foreign.weights(folder)["bert.embeddings.word_embeddings.weight"]

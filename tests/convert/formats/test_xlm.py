@@ -71,9 +71,7 @@ def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
     model = transformers.XLMWithLMHeadModel.from_pretrained(folder)
     model.transformer.save_pretrained(tmp_path)
     found, whole = params_of(tmp_path), params_of(folder)
-    assert found.notes == (
-        "the vocabulary head is the words' alone, without a bias: the checkpoint has none",
-    )
+    assert found.notes[0].startswith("the vocabulary head is the words' alone, without a bias")
     assert not found.vocabulary_head and not found.params["head"]["bias"].any()
     assert whole.params["head"]["bias"][: whole.config.vocab_size].all()
     for name, value in foreign.back(XLM, found).items():

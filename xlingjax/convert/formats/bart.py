@@ -1,15 +1,17 @@
-"""BART and mBART, of Hugging Face (`Bart*`, `MBart*`) and of fairseq (`BARTModel`).
+"""BART, mBART and NLLB, of Hugging Face (`Bart*`, `MBart*`, `M2M100*`) and of fairseq
+(`BARTModel`).
 
 Encoder-decoders with one table of words, each side its own positions (from row 2 on) and norms.
 BART is post-LN, mBART pre-LN. fairseq's names are Hugging Face's without "model." before them.
 A run whose sides have tables of words of their own is written as a model that ties none. The last
-part is mBART's language codes: rows of its table between the last piece and `<mask>`. In ours they
-are the last ones, in the order of a run's languages (`ModelConfig.language_tokens`): the code of a
-target's language is what its decoder begins with.
+part is language codes: rows of a table before or behind `<mask>`. In ours they are the last ones,
+in the order of a run's languages (`ModelConfig.language_tokens`).
 """
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.model.config import ModelConfig
 
 WORDS, BIAS = "model.shared.weight", "final_logits_bias"
@@ -102,6 +105,9 @@ class Bart(Family):
         "decoder/final_norm": "model.decoder.layer_norm",
     }
 
+    has_bias = True
+    """Of the head, as a buffer."""
+
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         pre = fields.values["model_type"] == "mbart"
         fields.architecture(self.architectures, "BartModel")
@@ -115,12 +121,10 @@ class Bart(Family):
     def _config(self, name: str, pre: bool, settings: dict[str, Any]) -> ModelConfig:
         return ModelConfig(
             name=name,
-            position_offset=OFFSET,
-            norm_order="pre" if pre else "post",
             norm_eps=1e-5,
-            head="plain",
             classifier="xlmr",
-            **settings,
+            **{"position_offset": OFFSET, "norm_order": "pre" if pre else "post", "head": "plain"}
+            | settings,
         )
 
     def names_of(self, config: ModelConfig) -> dict[str, str]:
@@ -167,10 +171,12 @@ class Bart(Family):
         the decoder's by its other names."""
         for side in ("encoder", "decoder"):
             name = f"model.{side}.embed_positions.weight"
-            theirs[name] = counted(theirs[name], config.position_offset, OFFSET)
+            if name in theirs:
+                theirs[name] = counted(theirs[name], config.position_offset, OFFSET)
         bias_V = theirs.pop(_BIAS_OF_HEAD, np.zeros(config.true_rows, np.float32)).copy()
         bias_V[config.vocab_size - config.language_tokens :] = OUT
-        theirs[BIAS] = bias_V[None]
+        if self.has_bias:
+            theirs[BIAS] = bias_V[None]
         if config.decoder_embeddings == "separate":
             words_VD = theirs[f"{_OF_DECODER}.weight"]
             theirs[_PROJECTION] = words_VD.copy()
@@ -188,6 +194,35 @@ class Bart(Family):
             # BART's would be forced at the longest length.
             "forced_eos_token_id": None,
         }
+
+
+class M2M100(Bart):
+    """Without a table of positions and a norm of the embeddings."""
+
+    types = ("m2m_100",)
+    architectures = dict.fromkeys(("M2M100Model", "M2M100ForConditionalGeneration"))
+    settings = {**Bart.settings, "embedding_scale": ("scale_embedding", True, SWITCH)}
+    fixed = {"activation_function": "relu", "is_encoder_decoder": True}
+    has_bias = False
+    computed = {
+        **Bart.computed,
+        "positions": "sinusoidal",
+        "activation": "relu",
+        "embedding_norm": False,
+        "norm_order": "pre",
+        "position_offset": OFFSET,
+        "head": "plain",
+    }
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        fields.architecture(self.architectures, "M2M100Model")
+        config = self._config(name, True, {**self.computed, **self.read_settings(fields)})
+        return config.replace(max_positions=config.max_positions + OFFSET)
+
+    def more_fields(
+        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
+    ) -> dict[str, Any]:
+        return {"activation_dropout": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}
 
 
 class FairseqBart(Bart):
@@ -233,6 +268,7 @@ class FairseqBart(Bart):
 
 
 BART = Bart()
+M2M_100 = M2M100()
 FAIRSEQ_BART = FairseqBart()
 
 _CC25 = (
@@ -248,44 +284,58 @@ CODES = {
     "MBart50Tokenizer": (*_CC25.split(), *_MORE_OF_50.split()),
 }
 """By transformers' tokenizer, in the order of their rows."""
-NOTE = (
-    "{count} language codes, {first} to {last}, are the language tokens (LANGUAGE_TOKENS=True);"
-    " sources are read between <s> and </s>, without the code that mBART has there"
-)
+NLLB = re.compile("[a-z]{3}_[A-Z][a-z]{3}")
+"""A code of its tokenizer."""
+NOTES = {
+    False: "(LANGUAGE_TOKENS=True); sources are read between <s> and </s>, without the code that"
+    " mBART has there",
+    True: "(LANGUAGE_TOKENS='both'): sources begin with theirs, targets with </s> and theirs",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageRows:
-    """codes: in the order of their rows; pieces: of the vocabulary, which ends with `<mask>`."""
+    """codes: {code: row}; pieces: of the vocabulary, which ends with `<mask>`; mask: its row there;
+    of_sources: whether sources have one, too."""
 
-    codes: tuple[str, ...]
+    codes: Mapping[str, int]
     pieces: int
+    mask: int
+    of_sources: bool = False
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of the run, index = id: `en` of `en_XX`, since runs have no regions."""
-        return tuple(code.partition("_")[0] for code in sorted(self.codes))
+        """Of the run, index = id: `en` of `en_XX`, since runs have no regions, but `ace_Arab`."""
+        whole = sorted(self.codes)
+        return tuple(code if self.of_sources else code.partition("_")[0] for code in whole)
 
     def reordered(self, model: Converted) -> Converted:
         """With the rows of its table of words as ours are."""
-        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
-        last = self.pieces - 1
-        count = len(self.codes)
+        # Ours: pieces, <mask>, codes.
         codes = sorted(self.codes)
-        theirs = [*range(last), last + count, *(last + self.codes.index(code) for code in codes)]
-        config = model.config.replace(language_tokens=count)
+        theirs = [*range(self.pieces - 1), self.mask, *(self.codes[code] for code in codes)]
+        config = model.config.replace(language_tokens=len(codes), source_tokens=self.of_sources)
         embeddings: dict[str, Any] = model.params["embeddings"]
         table_VD = embeddings["tokens"]["embedding"].copy()
         table_VD[: config.vocab_size] = table_VD[theirs]
         params = {**model.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}
-        note = NOTE.format(count=count, first=codes[0], last=codes[-1])
+        note = f"{len(codes)} language codes, {codes[0]} to {codes[-1]}, are the language tokens"
+        note += f" {NOTES[self.of_sources]}"
         return dataclasses.replace(model, config=config, params=params, notes=(*model.notes, note))
 
 
-def language_rows(rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
-    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's."""
+def language_rows(rows: int, vocabulary: Vocabulary, folder: Path) -> LanguageRows | None:
+    """None where a table of so many rows is that of the vocabulary alone, or of none of theirs."""
+    last = vocabulary.size - 1
+    tokens = read_object(folder / "tokenizer.json").get("added_tokens") or ()
+    found = {token["content"]: token["id"] for token in tokens}
+    codes = {code: row for code, row in found.items() if NLLB.fullmatch(code)}
+    if codes and vocabulary.layout == "xlmr":
+        return LanguageRows(codes, vocabulary.size, found.get("<mask>", last), True)
     # config.json does not name the codes: how many rows stand behind the pieces tells which.
-    for codes in CODES.values():
-        if vocabulary.layout == "xlmr" and len(codes) == rows - vocabulary.size:
-            return LanguageRows(codes, vocabulary.size)
+    for of_tokenizer in CODES.values():
+        mask = last + len(of_tokenizer)
+        if vocabulary.layout == "xlmr" and mask == rows - 1:
+            between = dict(zip(of_tokenizer, range(last, mask), strict=True))
+            return LanguageRows(between, vocabulary.size, mask)
     return None

@@ -2,20 +2,22 @@
 beside them those that it has no place for, which our importer reads back."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
 
-from xlingjax.convert.formats.bart import BART
+from xlingjax.convert.formats.bart import BART, M2M_100
+from xlingjax.convert.formats.bert import BERT, DEBERTA, DISTILBERT
 from xlingjax.convert.formats.family import Family, counted
-from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description
+from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description, family_of
 from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.prophetnet import PROPHETNET
-from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
+from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
 from xlingjax.convert.formats.tensors import safetensors
 from xlingjax.convert.formats.xlm import XLM
@@ -61,13 +63,22 @@ def exported(
     vocabulary: Vocabulary,
     languages: Sequence[str] = (),
     labels: Sequence[str] = (),
+    released: Mapping[str, Any] = MappingProxyType({}),
 ) -> Exported:
-    """languages: by id; labels: by class. Raises UserError for a model that no class computes."""
-    family = _family(config)
+    """languages: by id; labels: by class; released: what a run began from (`TrainedRun`). Raises
+    UserError for a model that no class computes."""
+    model_type, has_head = released.get("model_type", ""), released.get("vocabulary_head", True)
+    family = _family(config, model_type)
     form = form_of(config)
     params = formed(config, params)
     abstract = build_model(form).abstract()
-    table, without = places(family.written_names(form), form, abstract)
+    names = family.written_names(form)
+    described = family.described(form, vocabulary, labels, languages)
+    if not has_head:
+        abstract.pop("head", None)
+        if not family.kind_of(form):
+            described["architectures"] = [family.bare]
+    table, without = places(names, form, abstract)
     tensors = to_theirs(table, params)
     family.unfold(tensors, form, vocabulary.pad_id)
     flat = flattened(params)
@@ -75,20 +86,26 @@ def exported(
         "model": dataclasses.asdict(config),
         "languages": list(languages),
         "labels": list(labels),
+        "vocabulary_head": has_head,
     }
     # Cross-attention, word recovery and other heads, lost if only the class's tensors were written.
     beside = {name: np.asarray(flat[name]) for name in without}
-    return Exported(
-        family.described(form, vocabulary, labels, languages), tensors, beside, description
-    )
+    return Exported(described, tensors, beside, description)
 
 
-def _family(config: ModelConfig) -> Family:
-    families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM)
+def _family(config: ModelConfig, model_type: str = "") -> Family:
+    """model_type: of what the model began as, whose classes come first."""
+    families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL)
     if config.positions == "rotary":
         families = (MODERNBERT, EUROBERT, GTE)
+    if config.positions == "disentangled":
+        families = (DEBERTA,)
     if config.decoder_layers:
-        families = (PROPHETNET,) if config.streams else (BART,)
+        families = (PROPHETNET,) if config.streams else (BART, M2M_100)
+    for family in (BERT, DISTILBERT, *families):
+        has_place = not config.num_labels or family.kind_of(config)
+        if model_type in family.types and has_place and not family.unfit(config):
+            return family
     reasons = []
     for family in families:
         unfit = family.unfit(config)
@@ -98,9 +115,9 @@ def _family(config: ModelConfig) -> Family:
     raise UserError(f"no class of transformers computes model {config.name}: {'; '.join(reasons)}")
 
 
-def embeds_languages(config: ModelConfig) -> bool:
+def embeds_languages(config: ModelConfig, released: Mapping[str, Any]) -> bool:
     """Whether their class does. Raises UserError for a model that no class computes."""
-    return "embeddings/languages" in _family(config).modules
+    return "embeddings/languages" in _family(config, released.get("model_type", "")).modules
 
 
 def in_language(
@@ -131,7 +148,7 @@ def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[Mo
     """(the model that their class computes, its parameters)."""
     # What lies beside has no part in what their class computes.
     plain = config.replace(cross_attention=False, word_recovery=False, paraphrase=False, dan=0)
-    if not embeds_languages(config):
+    if not embeds_languages(config, made.described):
         plain = plain.replace(num_languages=0)
     if any(name.startswith("classifier") for name in made.beside):
         plain = plain.replace(num_labels=0)
@@ -146,8 +163,8 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     ours = description(folder)
     if not ours:
         return foreign
-    config, languages, labels = ours
-    family = _family(config)
+    config, languages, labels, has_head = ours
+    family, _ = family_of(folder)
     form = form_of(config)
     wanted = family.described(form, foreign.vocabulary)
     theirs = family.described(foreign.config, foreign.vocabulary)
@@ -158,8 +175,10 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
                 f" {wanted[name]!r} and {theirs.get(name)!r}; give files that belong together"
             )
     abstract = build_model(form).abstract()
-    _, without = places(family.written_names(form), form, abstract)
     leaves = flattened(abstract)
+    if not has_head:
+        abstract.pop("head", None)
+    _, without = places(family.written_names(form), form, abstract)
     if without:
         beside = safetensors(folder / BESIDE)
         wanted = {name: leaves[name].shape for name in without}
@@ -183,8 +202,8 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         languages=languages,
         # The run may not have named its classes; config.json has a name for each.
         labels=labels or foreign.labels,
-        vocabulary_head=True,
-        notes=(),
+        vocabulary_head=has_head,
+        notes=() if has_head else foreign.notes,
     )
 
 

@@ -76,6 +76,8 @@ class Family:
     """How the names begin of what is left behind."""
     positions = segments = ""
     """Tables: the first row of segments becomes part of what positions give."""
+    segment_rows = 1
+    """Of a model that has no segments, in their table."""
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
@@ -166,7 +168,7 @@ class Family:
     def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
         """Adds what theirs has besides: segments of zeros, and rows before the first position."""
         if self.segments:
-            theirs[self.segments] = np.zeros((1, config.dim), np.float32)
+            theirs.setdefault(self.segments, np.zeros((self.segment_rows, config.dim), np.float32))
         if self.positions:
             theirs[self.positions] = counted(
                 theirs[self.positions], config.position_offset, self.rows_before(pad_id)
@@ -263,7 +265,8 @@ def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converte
     notes = []
     if wrapped := [name for name in tensors.shapes if unwrapped(name) != name]:
         notes.append(
-            f"{len(wrapped)} weights were read without what wraps their names: {wrapped[0]}"
+            f"{len(wrapped)} weights were read without what wraps their names ({wrapped[0]}):"
+            " harmless, the weights are the same"
         )
     # First of all: everything below asks by the names in the family's table.
     config, tensors = family.prepared(config, tensors)
@@ -277,7 +280,10 @@ def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converte
         what = "the words' alone, without a bias"
         if any(name.endswith("kernel") for name in fresh):
             what = "random"
-        notes.append(f"the vocabulary head is {what}: the checkpoint has none")
+        notes.append(
+            f"the vocabulary head is {what}, since the checkpoint has none: harmless, no other part"
+            " reads it and an export has none either, unless words are trained"
+        )
     # Only heads may be made up: a body with random parts would look like the model and not be it.
     missing = {*without} - fresh
     if missing:

@@ -5,14 +5,14 @@ import json
 import re
 from pathlib import Path
 
-from xlingjax.convert.formats.bart import BART, language_rows
-from xlingjax.convert.formats.bert import BERT
+from xlingjax.convert.formats.bart import BART, M2M_100, NLLB, language_rows
+from xlingjax.convert.formats.bert import BERT, DEBERTA, DISTILBERT
 from xlingjax.convert.formats.ernie_m import ERNIE_M
 from xlingjax.convert.formats.family import Converted, Family, adapter, converted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
-from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
+from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from xlingjax.convert.formats.tensors import open_tensors
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.convert.formats.xlm import XLM
@@ -36,8 +36,8 @@ from xlingjax.runtime.files import parsed_json
 FAMILIES: dict[str, Family] = {
     name: family
     for family in (
-        *(XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM, BERT, BART, PROPHETNET, ERNIE_M),
-        *(MODERNBERT, EUROBERT, GTE),
+        *(XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL, XLM, BERT, DISTILBERT, DEBERTA),
+        *(ERNIE_M, MODERNBERT, EUROBERT, GTE, BART, M2M_100, PROPHETNET),
     )
     for name in family.types
 }
@@ -46,6 +46,17 @@ OURS = "vocab.model"
 DESCRIPTION = "xlingjax.json"
 TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
 """The run's own, where transformers reads one with language tokens or another template."""
+_CODES = {"mbart": "[a-z]+_[A-Z]+", "m2m_100": NLLB.pattern}
+"""model_type: a pattern of the language codes of its tokenizer."""
+_LACKING = {
+    "xmod": "an adapter for each language",
+    "rembert": "words and states of different widths",
+    "jina_embeddings_v3": "adapters for tasks",
+    "nomic_bert": "rotary positions of another layout",
+    **dict.fromkeys(("t5", "mt5", "umt5"), "biases of distances and a tokenizer without <s>"),
+    **dict.fromkeys(("t5gemma", "gemma3_text", "qwen3"), "layers of a large language model"),
+}
+"""model_type: what is missing."""
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
 """Rows beyond pieces are spare, or padding to a multiple; many more: another tokenizer's."""
 
@@ -75,8 +86,8 @@ def read(folder: Path) -> Foreign:
     if ours:
         tokens = ours[0].language_tokens
         languages = ours[1]
-    elif model_type == "mbart":
-        rows = language_rows(config.vocab_size, vocabulary)
+    elif model_type in _CODES:
+        rows = language_rows(config.vocab_size, vocabulary, folder)
     codes = len(rows.codes) if rows else tokens
     of_mbart = model_type == "mbart" and not codes
     config, notes = _fitted(config, vocabulary, codes, of_mbart, folder)
@@ -117,23 +128,25 @@ def _fitted(
             f" resize_token_embeddings({vocabulary.size + codes})"
         )
     note = (
-        f"{more} rows of the embedding table have no piece: kept, written by an export, never"
-        " predicted"
+        f"{more} rows of the embedding table have no piece: harmless, they are kept, written by an"
+        " export and never predicted"
     )
     fitted = config.replace(vocab_size=vocabulary.size + codes, table_rows=config.vocab_size)
     return fitted, [note]
 
 
-def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, ...]] | None:
-    """(the model, its languages, its labels) of ours that was exported there; None: none was.
-    Raises UserError for a description that cannot be read."""
+def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, ...], bool] | None:
+    """(the model, its languages, its labels, whether its vocabulary head is there) of ours that was
+    exported there; None: none was. Raises UserError for a description that cannot be read."""
     path = folder / DESCRIPTION
     if not path.is_file():
         return None
     try:
         described = parsed_json(path.read_text(encoding="utf-8"))
         languages = tuple(map(str, described["languages"]))
-        return ModelConfig(**described["model"]), languages, tuple(map(str, described["labels"]))
+        labels = tuple(map(str, described["labels"]))
+        has_head = bool(described["vocabulary_head"])
+        return ModelConfig(**described["model"]), languages, labels, has_head
     except (ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
@@ -143,6 +156,9 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
 
 def family_of(folder: Path) -> tuple[Family, Fields]:
     fields = Fields(folder / "config.json")
+    kind = str(fields.values.get("model_type"))
+    if kind in _LACKING:
+        raise UserError(f"{fields.path}: {kind} is not computed here: it has {_LACKING[kind]}")
     return fields.one_of("model_type", FAMILIES, None), fields
 
 
@@ -160,11 +176,11 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         # What is added in ours are the language tokens.
         if (folder / DESCRIPTION).is_file():
             return vocabulary
-        # In mBART's its language codes.
-        more = _added_to(vocabulary, folder, "[a-z]+_[A-Z]+" if model_type == "mbart" else "")
+        # In theirs language codes.
+        more = _added_to(vocabulary, folder, _CODES.get(model_type, ""))
         if not more:
             return vocabulary
-        if model_type == "mbart":
+        if model_type in _CODES:
             raise _not_read(more[0], folder)
         if (folder / "tokenizer.json").is_file():
             return TokenizerVocabulary.read(folder)
@@ -184,7 +200,7 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         if more := _added_to(vocabulary, folder):
             raise _not_read(more[0], folder)
         return vocabulary
-    if files & {"vocab.txt", "tokenizer.json", "merges.txt"} and model_type != "mbart":
+    if files & {"vocab.txt", "tokenizer.json", "merges.txt"} and model_type not in _CODES:
         return TokenizerVocabulary.read(folder)
     raise UserError(
         f"no {TOKENIZER} in {folder}, and no other tokenizer that is read for this kind of model;"

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from xlingjax.convert.formats.bart import CODES
+from xlingjax.convert.formats.bart import CODES, NLLB
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -19,7 +19,7 @@ from xlingjax.model.decoding import Decoding
 
 def names_of(languages: Sequence[str]) -> tuple[str, ...]:
     """Of the tokens, index = language id."""
-    names = tuple(f"__{code}__" for code in languages)
+    names = tuple(code if NLLB.fullmatch(code) else f"__{code}__" for code in languages)
     for codes in CODES.values():
         # Without the region: runs name languages by the code alone.
         if [*languages] == [name.partition("_")[0] for name in sorted(codes)]:
@@ -34,17 +34,24 @@ class Writing:
     start: int | None  # what its decoder begins with; None: the language's token, given with calls
     tokens: tuple[str, ...]  # of its languages, in the order of their ids
     first: int  # the id of the first of them
+    source: str = ""  # what sources begin with, if not bos
+    forced: int | None = None  # what a text begins with behind `start`
 
     def notes(self) -> list[str]:
         if not self.tokens:
             return []
         named = f"language tokens {', '.join(self.tokens)}"
+        if len(self.tokens) > 60:
+            named = f"{len(self.tokens)} language tokens, {self.tokens[0]} to {self.tokens[-1]}"
+        begun = self.start if self.forced is None else self.forced
+        if begun is not None and begun >= self.first:
+            return [f"{named}; `generate` begins with {self.tokens[begun - self.first]}"]
+        given = "decoder_start_token_id"
         if self.start is not None:
-            begun = self.tokens[self.start - self.first]
-            return [f"{named}; `generate` begins with {begun}"]
+            given = "forced_bos_token_id, and another for <s> before sources"
         return [
-            f"{named}; `generate` wants one of them as decoder_start_token_id, or export it for a"
-            " language: --language CODE"
+            f"{named}; `generate` wants one of them as {given}, or export it for a language:"
+            " --language CODE"
         ]
 
 
@@ -55,11 +62,14 @@ def writing_of(
     UserError for a language that is not the run's."""
     if not config.language_tokens:
         return Writing(vocabulary.eos_id, (), vocabulary.size)
-    start = None
+    names = names_of(languages)
+    start, source = None, ""
     if language or config.language_tokens == 1:
-        _, written = direction_of(language, languages, run) if language else (0, 0)
-        start = vocabulary.size + written
-    return Writing(start, names_of(languages), vocabulary.size)
+        read, written = direction_of(language, languages, run) if language else (0, 0)
+        start, source = vocabulary.size + written, names[read]
+    if config.source_tokens:
+        return Writing(vocabulary.eos_id, names, vocabulary.size, source, start)
+    return Writing(start, names, vocabulary.size)
 
 
 def direction_of(language: str, languages: Sequence[str], run: str) -> tuple[int, int]:
@@ -78,9 +88,9 @@ def direction_of(language: str, languages: Sequence[str], run: str) -> tuple[int
 
 
 def generation_config(
-    config: ModelConfig, vocabulary: Vocabulary, start: int | None, never: Sequence[int]
+    config: ModelConfig, vocabulary: Vocabulary, writing: Writing, never: Sequence[int]
 ) -> dict[str, Any]:
-    """start: see `Writing`; never: ids that no text has."""
+    """never: ids that no text has."""
     longest = config.max_positions - config.position_offset
     fields = {
         # An n-stream decoder reads a position ahead.
@@ -91,9 +101,11 @@ def generation_config(
         "length_penalty": Decoding().length_penalty,
         "pad_token_id": vocabulary.pad_id,
         "eos_token_id": vocabulary.eos_id,
-        "suppress_tokens": [*never],
+        "suppress_tokens": [one for one in never if one != writing.forced],
     }
+    if writing.forced is not None:
+        fields["forced_bos_token_id"] = writing.forced
     # Without one and without a bos_token_id, `generate` refuses to write in whatever language.
-    if start is not None:
-        fields["decoder_start_token_id"] = start
+    if writing.start is not None:
+        fields["decoder_start_token_id"] = writing.start
     return fields

@@ -48,6 +48,8 @@ _KINDS = {
     "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
     "mean": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "gelu": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "relu": ("AutoModelForSequenceClassification", "logits of the classes"),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
     "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
     "decoder": ("AutoModelForSeq2SeqLM", "logits of the next piece"),

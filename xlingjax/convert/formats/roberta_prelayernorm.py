@@ -1,4 +1,5 @@
-"""Hugging Face RoBERTa-PreLayerNorm: XLM-R's layout with LayerNorm before sublayers and at the end.
+"""Hugging Face RoBERTa-PreLayerNorm and XLM-R XL: XLM-R's layout with LayerNorm before sublayers
+and at the end.
 
 A model whose vocabulary head has no transform is written without it: the class of that has one.
 """
@@ -36,7 +37,7 @@ class RobertaPreLayerNorm(XlmRoberta):
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         config = super().config_of(fields, name)
         bare = fields.values.get("architectures") == [self.bare]
-        return config.replace(norm_order="pre", head="tied" if bare else "transform")
+        return config.replace(**self.computed, head="tied" if bare else "transform")
 
     def unfit(self, config: ModelConfig) -> str:
         others = super().unfit(config)
@@ -56,4 +57,22 @@ class RobertaPreLayerNorm(XlmRoberta):
         return super().written_names(config)
 
 
+class XlmRobertaXl(RobertaPreLayerNorm):
+    types = ("xlm-roberta-xl",)
+    architectures = architectures("XLMRobertaXL", "Model", "ForMaskedLM")
+    bare = "XLMRobertaXLModel"
+    settings = {**XlmRoberta.settings, "norm_eps": ("layer_norm_eps", 1e-5)}
+    computed = {**RobertaPreLayerNorm.computed, "embedding_norm": False}
+    body = XlmRoberta.body
+    positions, segments = XlmRoberta.positions, XlmRoberta.segments
+    tied, ignored = XlmRoberta.tied, XlmRoberta.ignored
+    modules = {
+        **XlmRoberta.modules,
+        "encoder/layers/attention_norm": "roberta.encoder.layer.{n}.attention.self_attn_layer_norm",
+        "encoder/layers/ffn_norm": "roberta.encoder.layer.{n}.LayerNorm",
+        "encoder/final_norm": "roberta.encoder.LayerNorm",
+    }
+
+
 ROBERTA_PRELAYERNORM = RobertaPreLayerNorm()
+XLM_ROBERTA_XL = XlmRobertaXl()

@@ -1,17 +1,20 @@
 """sentence-transformers' files, read and written: how a released model makes sentence vectors.
 
 modules.json is the chain of modules (Transformer, Pooling, Normalize ...), each with a folder; the
-Pooling's is `1_Pooling/config.json`; sentence_bert_config.json has the length,
-config_sentence_transformers.json the prompts. Versions 1 to 6, whose names differ.
+Pooling's is `1_Pooling/config.json`, a Dense has weights, too; sentence_bert_config.json has the
+length, config_sentence_transformers.json the prompts. Versions 1 to 6, whose names differ.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from xlingjax.convert.formats.tensors import open_tensors
 from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.errors import UserError
-from xlingjax.inference.sentences import Sentences
+from xlingjax.inference.sentences import Dense, Layers, Sentences
 from xlingjax.model.config import ModelConfig
 from xlingjax.runtime.files import parsed_json
 
@@ -31,6 +34,13 @@ OLD_KEYS = {
 }
 """Of versions before 6; there a mode that is not named is off, and mean where none is on."""
 NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")  # no effect outside training
+ORDER = ("Pooling", "Dense", "Normalize")
+ACTIVATIONS = {
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "identity": "torch.nn.modules.linear.Identity",
+}
+"""Of a Dense, by our name."""
 
 
 def model_folder(folder: Path) -> Path:
@@ -77,7 +87,8 @@ def read(
         if prefix is None:
             prefix = default
         mode, unread = _pooling(folder, modules, prefix)
-        why += unread
+        dense, of_dense = _dense(folder, modules)
+        why += unread + of_dense
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{folder}: its files are not what sentence-transformers writes"
@@ -87,14 +98,14 @@ def read(
     normalize = "Normalize" in [kind for kind, _ in modules]
     unread = "; ".join(why)
     if pooling:
-        sentences = Sentences(layer, pooling, prefix, normalize, length, prompts)
+        sentences = Sentences(layer, pooling, prefix, normalize, length, prompts, dense)
         unread = f"its own: {unread}; not computed here" if unread else ""
         return sentences, [*notes, _note(sentences, unread)]
     if unread:
         sentences = Sentences(layer, None, prefix, normalize, length, prompts, unread=unread)
         note = f"sentence vectors: not computed here, since {unread}; --pooling sets others"
         return sentences, [*notes, note]
-    sentences = Sentences(layer, mode, prefix, normalize, length, prompts)
+    sentences = Sentences(layer, mode, prefix, normalize, length, prompts, dense)
     return sentences, [*notes, _note(sentences)]
 
 
@@ -125,7 +136,11 @@ def _pooling(
     folder: Path, modules: Sequence[tuple[str, str]], prefix: str
 ) -> tuple[str | None, list[str]]:
     """(our name of the pooling, what of the vectors is not computed here)."""
-    unread = [f"{path or kind} is a module {kind}" for kind, path in modules if kind not in NEUTRAL]
+    known = (*NEUTRAL, *ORDER)
+    unread = [f"{path or kind} is a module {kind}" for kind, path in modules if kind not in known]
+    order = [ORDER.index(kind) for kind, _ in modules if kind in ORDER]
+    if order != sorted(order):
+        unread.append(f"its modules stand in the order {' '.join(kind for kind, _ in modules)}")
     description = read_object(folder / PROMPTS)
     model_type = description.get("model_type") or "SentenceTransformer"
     if model_type != "SentenceTransformer":
@@ -147,6 +162,36 @@ def _pooling(
     if not mode:
         unread.insert(0, f"it pools by {' and '.join(modes) or 'nothing'}")
     return mode, unread
+
+
+def _dense(folder: Path, modules: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], list[str]]:
+    """(our names of the activations of its Dense modules, what of them is not computed here)."""
+    ours = {theirs.rpartition(".")[2]: name for name, theirs in ACTIVATIONS.items()}
+    activations, unread = [], []
+    for kind, path in modules:
+        if kind == "Dense":
+            options = parsed_json((folder / path / "config.json").read_text(encoding="utf-8"))
+            activations.append(ours.get(options["activation_function"].rpartition(".")[2], ""))
+            if not activations[-1]:
+                unread.append(f"{path} has the activation {options['activation_function']}")
+            for name in ("module_input_name", "module_output_name"):
+                if options.get(name, "sentence_embedding") != "sentence_embedding":
+                    unread.append(f"{path} has {name} {options[name]}")
+    return () if unread else tuple(activations), unread
+
+
+def dense_layers(folder: Path) -> Layers:
+    """Of the Dense modules of a folder. Raises UserError."""
+    layers = []
+    for kind, path in _modules(folder):
+        if kind == "Dense":
+            tensors = open_tensors(folder / path)
+            kernel_DE = tensors.read("linear.weight").T
+            bias_E = np.zeros(kernel_DE.shape[1], np.float32)
+            if "linear.bias" in tensors.shapes:
+                bias_E = tensors.read("linear.bias")
+            layers.append((kernel_DE, bias_E))
+    return tuple(layers)
 
 
 def _length(folder: Path, room: int) -> tuple[int, list[str]]:
@@ -192,12 +237,13 @@ def unwritten(own: Sentences, config: ModelConfig) -> str:
 
 def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     """{path: JSON} as every version of the library reads them."""
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    kinds = ["Transformer", "Pooling", *("Dense" for _ in own.dense)]
     if own.normalize:
-        kinds["2_Normalize"] = "Normalize"
+        kinds.append("Normalize")
     modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(kinds.items())
+        {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else ""}
+        | {"type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(kinds)
     ]
     # Under the old keys, since the versions from 6 on read them, too.
     pooling: dict[str, Any] = {"word_embedding_dimension": config.dim}
@@ -220,3 +266,17 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
             "similarity_fn_name": "cosine",
         },
     }
+
+
+def dense_files(dense: Dense) -> Iterator[tuple[str, dict[str, Any], dict[str, np.ndarray]]]:
+    """(folder, config.json, tensors) of each of its modules."""
+    for number, activation in enumerate(dense.activations):
+        kernel_DE, bias_E = dense.layers[number]
+        options = {
+            "in_features": kernel_DE.shape[0],
+            "out_features": kernel_DE.shape[1],
+            "bias": True,
+            "activation_function": ACTIVATIONS[activation],
+        }
+        tensors = {"linear.weight": np.ascontiguousarray(kernel_DE.T), "linear.bias": bias_E}
+        yield f"{2 + number}_Dense", options, tensors

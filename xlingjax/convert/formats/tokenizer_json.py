@@ -33,7 +33,10 @@ NEVER = -1e6  # the score of pieces that no text is cut into
 
 
 def tokenizer_files(
-    vocabulary: Vocabulary, max_length: int, languages: Sequence[str] | None = None
+    vocabulary: Vocabulary,
+    max_length: int,
+    languages: Sequence[str] | None = None,
+    source: str = "",
 ) -> dict[str, bytes]:
     """{file name: content} of what AutoTokenizer opens; `max_length` in tokens, with specials.
 
@@ -41,8 +44,9 @@ def tokenizer_files(
     XLMRobertaTokenizer keeps only its scores and table, and so loses combining characters (see
     `_by_table`). It opens the files of layout `xlmr`, too, with that loss. XLM's byte pair codes
     have files of their own, of XLMTokenizer. languages: of an encoder-decoder, whose sources stand
-    between bos and eos: the names of its language tokens, added behind the vocabulary. Raises
-    UserError for a SentencePiece model that tokenizer.json cannot say.
+    between bos and eos: the names of its language tokens, added behind the vocabulary; source: the
+    one before sources, instead of bos. Raises UserError for a SentencePiece model that
+    tokenizer.json cannot say.
     """
     # The `tokenizers` library merges otherwise than XLM's code, so no tokenizer.json is written.
     if isinstance(vocabulary, FastBpeVocabulary):
@@ -79,7 +83,13 @@ def tokenizer_files(
         tokens = list(content.get("added_tokens") or ())
         for number, name in enumerate(languages, vocabulary.size):
             tokens.append({"id": number, **_added(name)})
-        content |= {"added_tokens": tokens, "post_processor": _template(vocabulary, names)}
+        template = _template(vocabulary, names)
+        if source:
+            first = {"SpecialToken": {"id": source, "type_id": 0}}
+            number = vocabulary.size + [*languages].index(source)
+            template["special_tokens"][source] = {"id": source, "ids": [number], "tokens": [source]}
+            template |= {name: [first, *template[name][1:]] for name in ("single", "pair")}
+        content |= {"added_tokens": tokens, "post_processor": template}
     files = {"tokenizer.json": _bytes(content), "tokenizer_config.json": _bytes(config, indent=2)}
     if vocabulary.layout == "xlmr":
         files["sentencepiece.bpe.model"] = vocabulary.model_bytes

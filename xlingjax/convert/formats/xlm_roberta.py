@@ -130,8 +130,7 @@ class XlmRoberta(Family):
     def more_fields(
         self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
     ) -> dict[str, Any]:
-        # The class has segments in any case; ours gives it a row of zeros.
-        fields: dict[str, Any] = {"type_vocab_size": 1}
+        fields: dict[str, Any] = {"type_vocab_size": config.segments or self.segment_rows}
         if self.kind_of(config) and config.classifier_dropout is not None:
             fields["classifier_dropout"] = config.classifier_dropout
         return fields

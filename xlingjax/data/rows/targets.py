@@ -172,6 +172,28 @@ def preceding(x_BL: np.ndarray) -> np.ndarray:
     return np.pad(x_BL[:, :-1], [(0, 0), (1, 0)])
 
 
+def begun(source: Batch, starts: np.ndarray) -> Batch:
+    """The same, each example with `starts` [B, L] for its first token."""
+    packs = source["pack_ids"]
+    first = (packs > 0) & (packs != preceding(packs))
+    return {**source, "input_ids": np.where(first, starts, source["input_ids"])}
+
+
+def decoder_fields_behind(target: Batch, start_id: int, pad_id: int) -> Batch:
+    """As `decoder_fields`, of examples that are read whole but their last token, behind `start_id`:
+    nothing is predicted there, since the first token says the language."""
+    packs = target["pack_ids"]
+    real, first = packs > 0, packs != preceding(packs)
+    ids = np.where(first, np.int32(start_id), preceding(target["input_ids"]))
+    names = ("position_ids", "language_ids", "pack_ids")
+    return {
+        "decoder_ids": np.where(real, ids, np.int32(pad_id)),
+        **{f"decoder_{name}": target[name] for name in names},
+        "decoder_targets": np.where(real, target["input_ids"], 0),
+        "decoder_weights": (real & ~first).astype(np.float32),
+    }
+
+
 def decoder_fields(target: Batch, starts: np.ndarray, pad_id: int) -> Batch:
     """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
     `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of

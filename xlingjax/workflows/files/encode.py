@@ -49,7 +49,7 @@ def encode(
     trained = open_run(run)
     language, note = language_of(trained, language)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
-    shape = (len(lines), trained.model.config.dim)
+    shape = (len(lines), trained.width)
     cut: list[int] = []
     parts = vectors_in_parts(trained, lines, language, way, cut)
     path = Path(output)
@@ -173,7 +173,7 @@ def vectors_in_parts(
         raise UserError("no sentences: the file is empty")
     for start in range(0, len(lines), LINES):
         part = lines[start : start + LINES]
-        vectors = np.zeros((len(part), trained.model.config.dim), np.float32)
+        vectors = np.zeros((len(part), trained.width), np.float32)
         # An empty sentence has special tokens alone, whose mean says nothing of a text.
         full = [i for i, line in enumerate(part) if line]
         if full:

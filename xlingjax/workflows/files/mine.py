@@ -86,7 +86,7 @@ def mine(
             said.append(cut_of_file(path, trained, way, numbers, len(rows)))
     settings = {"k": k, "margin": margin, "threshold": threshold}
     folder: Path | None = beside
-    if sum(counts) * trained.model.config.dim * 4 <= IN_MEMORY:
+    if sum(counts) * trained.width * 4 <= IN_MEMORY:
         vectors = [rows[:] for rows in vectors]
         folder = None
     mined = mining.mine(*vectors, **settings, search=how, folder=folder)

@@ -110,6 +110,7 @@ class Search:
             poolings=self.reads.poolings,
             layers=self.reads.layers,
             mesh=self.run.mesh,
+            dense=self.run.dense,
             **self.reads.text,
         )
         if has_gold(bitext):
@@ -135,5 +136,6 @@ class Search:
             layer=self.reads.layer,
             pooling=self.reads.pooling,
             mesh=self.run.mesh,
+            dense=self.run.dense,
             **self.reads.text,
         ).pairs
