@@ -66,22 +66,17 @@ def test_older_names_of_modernbert_mean_the_same(tmp_path):
 
 
 def test_the_names_of_the_code_beside_gte_mean_the_same(tmp_path):
-    """NewModel fuses its products, and stretches positions by `ntk`."""
+    """NewModel stretches positions by `ntk`."""
     small_xlmr.save(tmp_path, "GteForMaskedLM", **GTE)
     plain = read(tmp_path)
     size, factor = plain.config.head_dim, 2.0
-
-    def fused(table):
-        for name in [*table]:
-            if name.startswith("gte."):
-                table[name.replace("gte.", "new.")] = table[name]
 
     scaling = dict(rope_theta=5000.0, rope_scaling={"type": "ntk", "factor": factor})
     older = dict(model_type="new", architectures=["NewForMaskedLM"], rope_parameters=None)
     foreign.changed(**older, **scaling)(tmp_path)
     scaled = read(tmp_path)
     assert scaled.config.rotary_theta == 5000.0 * factor
-    # The shortest wave is as long as it was: 2 pi tokens.
+    # The longest wave is `factor` times as long as it was.
     assert scaled.config.rotary_scale == pytest.approx(factor ** (2 / size))
     jax.tree.map(np.testing.assert_array_equal, scaled.params, plain.params)
 

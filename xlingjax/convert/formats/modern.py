@@ -56,7 +56,7 @@ class Rotary(Family):
         scaled = scaling.one_of("type", {"default": False, "ntk": True}, None)
         scaling.only("mixed_b", None)
         factor = scaling.rate("factor", 1.0) if scaled else 1.0
-        # "ntk" of GTE's code: longer waves, the shortest of which stay (its equation 6).
+        # "ntk" of GTE's code: the longest wave is `factor` times as long, the others by less.
         theta = fields.rate("rope_theta", self.default_theta) * factor
         return {"rotary_theta": theta, "rotary_scale": factor ** (2 / size)}
 
