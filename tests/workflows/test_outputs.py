@@ -130,7 +130,7 @@ def test_vectors_are_written_as_they_are_made(tmp_path, monkeypatch):
     asked = []
 
     class Trained:
-        model = SimpleNamespace(config=SimpleNamespace(dim=2))
+        width = 2
 
         def embed(self, lines, language, pooling, prefix, layers, cut):
             asked.append(lines)
