@@ -95,6 +95,13 @@ def test_tags_that_a_teacher_gave_are_learnt_and_words_without_are_read(folder):
     training = Training((), (), labelled=str(root))
     found = training_pairs(UDPOS, folder, training, "labelled", "de")
     assert [one.tags for one in found[0]] == tags
+    # The first rows of a translation beside those of the whole file that it translates.
+    short = dataclasses.replace(UDPOS, first=2)
+    write_labelled(labelled_path(root, UDPOS, "de"), given[:2])
+    for training, origin in ((DE, "translated"), (training, "labelled")):
+        found = training_pairs(short, folder, training, origin, "de")
+        assert [one.words for one in found[0]] == [("A", "A"), ("B",)]
+        assert [one.tags for one in found[1]] == [("DET",), ("NOUN",)]
 
 
 def squad(path, *asked):

@@ -26,6 +26,8 @@ from xlingjax.model.weighted_sum import scores, weighted_sum
 
 Array = jax.Array
 Turns = tuple[Array, Array]
+KEPT = "flash"
+"""What a kernel of GPUs keeps of its forward pass: the name is given in `flash_gpu.py`."""
 
 
 class Refused(UserError, ValueError):
@@ -71,9 +73,11 @@ class Attention:
         """[B, L, H, K] in the type of the values. Of keys and values there may be fewer heads, each
         of as many queries'. `key` None = no dropout."""
         compute = self._computed
-        if self.backend == "chunked" and self.turns is not None:
-            # Nothing but queries, keys and values is kept: what is made of them is made again.
-            compute = jax.checkpoint(compute)
+        if self.turns is not None and self.backend != "xla":
+            # Nothing is kept but queries, keys and values: what they are turned and cut into is
+            # made again.
+            policy = jax.checkpoint_policies.save_only_these_names(KEPT)
+            compute = jax.checkpoint(compute, policy=policy)
         return compute(q_BLHK, k_BSHK, v_BSHK, key)
 
     def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None) -> Array:

@@ -14,6 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -59,7 +60,7 @@ def attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
 
 
 def _attend_forward(kernel, q, k, v, queries, keys, seeds):
-    o, sums = _forward(kernel, q, k, v, queries, keys, seeds)
+    o, sums = checkpoint_name(_forward(kernel, q, k, v, queries, keys, seeds), "flash")
     return o, (q, k, v, queries, keys, seeds, o, sums)
 
 

@@ -30,14 +30,16 @@ def training_pairs(
     place = whole.described(task, data, origin, language)
     # Sentences without tags are read beside tagged ones; all else needs its own answers.
     if origin == "translated" and task.kind == "tagging":
-        records: Sequence[Any] = read(task, data, "translate_train", language)
+        records: Sequence[Any] = read(task.whole, data, "translate_train", language)
     else:
-        records = whole.records(task, data, origin, language)
+        records = whole.records(task.whole, data, origin, language)
     translated = records
     if origin == "labelled":
         # Row by row what a teacher labelled, which does not tell what it translates.
-        translated = read(task, data, "translate_train", language)
-    if len(records) != len(translated):
+        translated = read(task.whole, data, "translate_train", language)
+    # Its first rows alone, where these are asked for.
+    records = records[: task.first]
+    if len(records) != len(translated[: task.first]):
         raise UserError(
             f"{place}: {len(records)} examples, but {len(translated)} in the translation that they"
             " label: label it again"
@@ -52,7 +54,7 @@ def training_pairs(
         ids = {one.id for one in read(task.whole, data, training.split, task.trained_on)}
         kept = [row for row, one in enumerate(gold) if one.id in ids]
     kept = {*kept}
-    partners = zip(records, pairs.partners, strict=True)
+    partners = zip(records, pairs.partners[: task.first], strict=True)
     there = [(record, gold[partner]) for record, partner in partners if partner in kept]
     # A sentence that is there without tags is one to learn from.
     learnt = [pair for pair in there if learnable([pair[0]])]
