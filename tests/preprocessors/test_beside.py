@@ -98,8 +98,8 @@ def test_tags_that_a_teacher_gave_are_learnt_and_words_without_are_read(folder):
     # The first rows of a translation beside those of the whole file that it translates.
     short = dataclasses.replace(UDPOS, first=2)
     write_labelled(labelled_path(root, UDPOS, "de"), given[:2])
-    for training, origin in ((DE, "translated"), (training, "labelled")):
-        found = training_pairs(short, folder, training, origin, "de")
+    for own, origin in ((DE, "translated"), (training, "labelled")):
+        found = training_pairs(short, folder, own, origin, "de")
         assert [one.words for one in found[0]] == [("A", "A"), ("B",)]
         assert [one.tags for one in found[1]] == [("DET",), ("NOUN",)]
 
