@@ -97,6 +97,18 @@ def test_a_metric_that_is_not_measured_is_refused_before_the_first_step(tmp_path
         Stopping(StoppingConfig(4, "dev/mean")).measured(1, {"dev": {"ppl": {"mean": 1.0}}})
 
 
+def test_a_run_whose_time_is_over_ends_as_at_its_last_step(tmp_path):
+    dev, test = Dev(COURSE), AtEnd({})
+    settings = {**SETTINGS, "steps": 9, "eval_every": 0, "evaluators": [dev, test]}
+    result = tiny_run.run(tmp_path, **settings, until=1e-9)
+    # The two turns that each objective has in any case.
+    assert (result.steps, result.exit_reason) == (2, "finished")
+    assert dev.calls == test.calls == [2]
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written["stopped_early"] == {"step": 2, "why": "its time is over"}
+    assert checkpoint_steps(tmp_path / "checkpoints") == [2]
+
+
 @pytest.mark.long
 def test_a_run_stops_and_stays_so_and_a_killed_one_stops_with_the_same_bits(tmp_path, capsys):
     dev, test = Dev(COURSE), AtEnd({})

@@ -302,10 +302,6 @@ class ModelConfig:
     def head_dim(self) -> int:
         return self.dim // self.heads
 
-    def is_global(self, layer: Any) -> Any:
-        """Whether a layer, by its number, sees whole rows."""
-        return layer % self.global_every == 0 if self.window else layer >= 0
-
     @property
     def padded_vocab_size(self) -> int:
         """V, the rows of the token table."""

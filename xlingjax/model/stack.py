@@ -65,7 +65,7 @@ class Stack(nn.Module):
             key, number = layer
             here = attention
             if isinstance(attention, tuple):
-                here = Alternating(*attention, c.is_global(number))
+                here = Alternating(*attention, number % c.global_every == 0)
             y_BLD = rows(block(rows(x_BLD), key, here, memory, number=number))
             if all_layers:
                 return y_BLD, y_BLD

@@ -112,7 +112,7 @@ def train_step(
     "steps". Skipped: a loss or gradient that is not finite, or a norm over `skip_norm`; parameters
     and optimizer state then stay exactly as they were.
     """
-    if objective.whole_batch:
+    if objective.whole_batch and microbatches > 1:
         objective, microbatches = objective.in_parts(microbatches), 1
     now = optimizer.trainable_at(stage)
     # What is frozen is an input without a gradient: its backward pass is not computed.
