@@ -17,7 +17,7 @@ from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
 from xlingjax.model.partition import MeshConfig
 from xlingjax.workflows.adapt import prepare
-from xlingjax.workflows.adapt.held_out import heldout_shares, write_heldout
+from xlingjax.workflows.adapt.held_out import first_lines, heldout_shares, write_heldout
 from xlingjax.workflows.adapt.prepare import EVALUATIONS, first_model
 from xlingjax.workflows.adapt.request import Request, absolute, default_objectives
 from xlingjax.workflows.adapt.trial import steps_within
@@ -344,6 +344,13 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
     kept = [i for i in np.flatnonzero(held_out(320, 0.1)) if i % 5]
     assert french == [f"fr {i}" for i in kept] and english == [f"en {i}" for i in kept] and kept
     assert written["fr-en.fr"] == len(kept)
+
+
+def test_the_sides_of_held_out_pairs_are_cut_at_the_same_lines():
+    ours, theirs = "one\u2028and\rone\ntwo\nthree\n", "eins\nzwei\ndrei\n"
+    assert first_lines(ours.encode(), 2).decode() == "one\u2028and\rone\ntwo\n"
+    assert first_lines(theirs.encode(), 2) == b"eins\nzwei\n"
+    assert first_lines(theirs.encode(), 9) == theirs.encode()
 
 
 def request(**changed):

@@ -66,6 +66,11 @@ def write_heldout(
     return written
 
 
+def first_lines(content: bytes, count: int) -> bytes:
+    """Ended by line feeds alone: what else may end a line would part the sides of a pair."""
+    return b"".join(line + b"\n" for line in content.split(b"\n")[:-1][:count])
+
+
 def _write_lines(path: Path, lines: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -25,7 +25,7 @@ from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import whole, write_workdir
-from xlingjax.workflows.adapt.held_out import heldout_shares, write_heldout
+from xlingjax.workflows.adapt.held_out import first_lines, heldout_shares, write_heldout
 from xlingjax.workflows.adapt.request import Request, absolute
 from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.launch import evaluate
@@ -225,13 +225,13 @@ def _measure_start(
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
     recipe.write_text(recipe_text(without_added, values, share, True), encoding="utf-8")
-    held = {path: path.read_text() for path in (start.parent / "heldout").glob("*/*")}
-    longest = max((text.count("\n") for text in held.values()), default=0)
+    held = {path: path.read_bytes() for path in (start.parent / "heldout").glob("*/*")}
+    longest = max((content.count(b"\n") for content in held.values()), default=0)
     evaluating = 0.0
     lines = FEWEST if seconds else longest
     while any_held_out:
-        for path, text in held.items():
-            path.write_text("".join(text.splitlines(keepends=True)[:lines]), encoding="utf-8")
+        for path, content in held.items():
+            path.write_bytes(first_lines(content, lines))
         print(f"before, on {min(lines, longest)} lines of each file that is held out:", flush=True)
         began = time.monotonic()
         evaluate(read_recipe([str(recipe)], ()), start, machine)

@@ -23,9 +23,8 @@ def within_hours(
     machine: RuntimeConfig,
 ) -> tuple[list[str], float]:
     """The overrides NAME=VALUE that make the recipe last `hours`, and what `train` has for `until`:
-    those that the run in `workdir`
-    was begun with, or else what a trial of it on this machine gives. Raises UserError, and Stopped
-    where it was asked to stop."""
+    those that the run in `workdir` was begun with, or else what a trial of it on this machine
+    gives. Raises UserError, and Stopped where it was asked to stop."""
     until = time.monotonic() + 3600 * hours
     workdir = Path(workdir)
     if any(override.partition("=")[0] == "TRAIN_STEPS" for override in overrides):
@@ -85,7 +84,8 @@ def _chosen(
     steps, evaluations = steps_within(left, speed, evaluations)
     macros = scaled(bindings(files, overrides), overrides, steps / bound["steps"])
     macros["TRAIN_STEPS"] = steps
-    if bound.get("eval_every"):
+    # One that was given stays.
+    if "EVAL_EVERY" in macros:
         macros["EVAL_EVERY"] = -(-steps // evaluations)
     print(
         f"{described(speed)}; {hours:g} hours, of which {evaluations} evaluations, are"
