@@ -13,7 +13,7 @@ def make(batch=4, length=8, slots=2):
 
 def test_every_field_has_known_letters_and_a_32_bit_dtype():
     for field in FIELDS.values():
-        assert set(field.shape) <= set("BLTMPZE") and field.shape[0] == "B"
+        assert set(field.shape) <= set("BLTMPZEQD") and field.shape[0] == "B"
         assert field.dtype.itemsize == 4
 
 

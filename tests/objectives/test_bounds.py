@@ -27,7 +27,7 @@ from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.objectives.ramp import Ramp
-from xlingjax.objectives.retrieval import HardestNegative
+from xlingjax.objectives.retrieval import Distillation, HardestNegative
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 from xlingjax.objectives.veco import VECO
@@ -80,6 +80,7 @@ ATTENTION = {
     BackTranslation: bidirectional,
     XFNP: bidirectional,
     HardestNegative: APART,
+    Distillation: APART,
     Classification: bidirectional,
     Tagging: bidirectional,
     SpanQA: bidirectional,

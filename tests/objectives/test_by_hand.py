@@ -18,6 +18,7 @@ PAIRS = {
     "input_ids": np.array([[5, 6, 7, 8], [5, 9, 7, 9], [2, 2, 2, 2]]),
     "pack_ids": np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]),
     "sides": np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]]),
+    "position_ids": np.array([[0, 1, 0, 1]] * 3),
     "language_ids": np.array([[2, 0, 1, 1], [3, 1, 1, 1], [0, 0, 0, 0]]),
 }
 X, Y = np.array([[3.0, 0.0], [0.0, 0.2], [0.0, 0.0]]), np.array([[6.0, 8.0], [0.0, 5.0], [0, 0]])
@@ -45,13 +46,14 @@ def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():
     def numbers(rows, side=1):
         """Of texts behind first ones of various lengths."""
         length = max(len(first) + len(text) for first, text in rows)
-        ids, sides, packs = (np.zeros((len(rows), length), int) for _ in range(3))
+        ids, sides, packs, places = (np.zeros((len(rows), length), int) for _ in range(4))
         for row, (first, text) in enumerate(rows):
             used = len(first) + len(text)
             ids[row, :used], packs[row, :used] = [*first, *text], 1
             sides[row, len(first) : used] = 1
-        batch = {"input_ids": ids, "sides": sides, "pack_ids": packs}
-        return HardestNegative._texts(batch, side).tolist()
+            places[row, :used] = [*range(len(first)), *range(len(text))]
+        batch = {"input_ids": ids, "position_ids": places, "sides": sides, "pack_ids": packs}
+        return HardestNegative()._texts(batch, side).tolist()
 
     one, same, turned, longer = numbers(
         [([7], [4, 5, 6]), ([8, 9], [4, 5, 6]), ([7], [6, 5, 4]), ([7], [4, 5, 6, 0])]

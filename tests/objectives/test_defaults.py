@@ -14,7 +14,7 @@ from xlingjax.objectives.base import LabelObjective, Objective, TokenObjective
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
-from xlingjax.objectives.retrieval import HardestNegative
+from xlingjax.objectives.retrieval import Distillation, HardestNegative, SentencePairs
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 from xlingjax.objectives.veco import VECO
@@ -30,11 +30,21 @@ ADDS = {
     PlugInTagging: PLUGGED_IN,
     PlugInSpans: PLUGGED_IN,
 }
-CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO, HardestNegative}
+CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO, HardestNegative, Distillation}
 """A released encoder."""
 KINDS = (
     *(MLM, TLM, CLM, CLMLM, CLWR, CLPC, DAN, CAMLM, BTMLM, VECO, Translation, BackTranslation),
-    *(XFNP, HardestNegative, Classification, Tagging, SpanQA, PlugIn, PlugInTagging, PlugInSpans),
+    *(
+        XFNP,
+        HardestNegative,
+        Distillation,
+        Classification,
+        Tagging,
+        SpanQA,
+        PlugIn,
+        PlugInTagging,
+        PlugInSpans,
+    ),
 )
 
 
@@ -70,7 +80,14 @@ def classes():
 
 def test_every_objective_is_in_this_table():
     found = {kind for kind in classes() if issubclass(kind, Objective)}
-    assert found == {*KINDS, Objective, TokenObjective, LabelObjective, plug_in._Plugged}
+    assert found == {
+        *KINDS,
+        Objective,
+        TokenObjective,
+        LabelObjective,
+        SentencePairs,
+        plug_in._Plugged,
+    }
 
 
 def test_what_a_program_was_compiled_for_cannot_change_under_it():

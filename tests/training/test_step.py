@@ -15,7 +15,7 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.params import path_names
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.objectives.back_translation import BackTranslation
-from xlingjax.objectives.retrieval import HardestNegative
+from xlingjax.objectives.retrieval import Distillation, HardestNegative
 from xlingjax.objectives.summed import Summed
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.veco import VECO
@@ -172,6 +172,8 @@ def test_vectors_made_in_parts_are_those_of_the_batch(tiny_config):
     params = tiny.params(encoder)
     rows = tiny.batch("tlm", rows=16)
     one_and_eight(encoder, params, HardestNegative(), rows)
+    teacher = {"teacher_vectors": np.random.default_rng(0).normal(size=(16, 2, 32)).astype("f")}
+    one_and_eight(encoder, params, Distillation(packing=True), rows | teacher)
     batch = {name: np.repeat(rows[name], 16, axis=0) for name in HardestNegative.reads}
 
     def memory(parts):

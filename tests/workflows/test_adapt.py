@@ -355,7 +355,7 @@ def test_the_sides_of_held_out_pairs_are_cut_at_the_same_lines():
 
 def request(**changed):
     given = {"source": "", "mono": ("a",), "parallel": ("b",), "objectives": ("mlm",)}
-    given |= {"hours": None, "steps": 1, "batch": 1, "length": 1, "gold": None}
+    given |= {"hours": None, "steps": 1, "batch": 1, "length": 1, "gold": None, "teacher": None}
     return Request(**given | {"files": (), "overrides": ()} | changed)
 
 

@@ -190,7 +190,9 @@ def adapt(args: Namespace) -> int:
     # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     source = args.run.removeprefix(FOREIGN)
-    objectives = split_list(args.objectives) or default_objectives(source, args.parallel)
+    objectives = split_list(args.objectives) or default_objectives(
+        source, args.parallel, args.teacher
+    )
     request = Request(
         source,
         tuple(args.mono),
@@ -201,6 +203,7 @@ def adapt(args: Namespace) -> int:
         args.batch,
         args.length,
         args.gold,
+        args.teacher and args.teacher.removeprefix(FOREIGN),
         files,
         tuple(gin_values(args.overrides)),
     )
@@ -224,6 +227,11 @@ ADAPT = Verb(
             "files of gin/objectives, in turn: mlm,tlm (default: hardest_negative of pairs and a"
             " model of sentences, else mlm)",
             metavar="A,B",
+        ),
+        option(
+            "--teacher",
+            "a model of sentences whose vectors are learned for the translations (distillation)",
+            metavar="RUN",
         ),
         option("--hours", "of training and evaluation, as many steps as fit", above_zero, "H"),
         option("--steps", "instead of --hours", positive, "N"),

@@ -2,7 +2,8 @@
 
 A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T
 tokens of the decoder (as many as L, if a preprocessor does not say), M prediction slots, P
-placeholders for pseudo tokens, Z special tokens, E the three ids of `edge_ids`.
+placeholders for pseudo tokens, Z special tokens, E the three ids of `edge_ids`, Q pairs that are
+compared as vectors, D numbers of a vector.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ FIELDS: dict[str, Field] = {
     "end_positions": Field("B", _INT),  # column of its last piece; 0: not in the row; span_qa, span_qa
     "beside_start_positions": Field("B", _INT),  # start_positions of side 1; its first token: not in the row; plug_in, plug_in
     "beside_end_positions": Field("B", _INT),  # end_positions of side 1; plug_in, plug_in
+    "teacher_vectors": Field("BQD", _FLOAT),  # what a teacher makes of one of the texts; retrieval, distillation
     "example_weights": Field("B", _FLOAT),  # 0 for rows that only fill the batch; finetuning, unicoder, classifiers
 }
 # fmt: on
@@ -75,8 +77,11 @@ def field_shape(
     targets: int | None = None,
     slots: int = 0,
     placeholders: int = 0,
+    pairs: int = 1,
+    width: int = 0,
 ) -> tuple[int, ...]:
-    """Shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders."""
+    """Shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders,
+    Q=pairs, D=width."""
     if targets is None:
         targets = length
     sizes = {
@@ -87,6 +92,8 @@ def field_shape(
         "P": placeholders,
         "Z": SPECIAL_IDS,
         "E": 3,
+        "Q": pairs,
+        "D": width,
     }
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
@@ -94,6 +101,11 @@ def field_shape(
 def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...]]:
     """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
     return {name: field_shape(name, **sizes) for name in names}
+
+
+def pairs_of_row(length: int) -> int:
+    """How many pairs a packed row of so many tokens can hold: a text has 3 tokens at least."""
+    return max(length // 6, 1)
 
 
 def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:

@@ -6,6 +6,7 @@ length, and all layers come from one pass.
 
 from collections.abc import Callable, Iterator, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -117,7 +118,7 @@ def embed_texts(
     max_length: int = LONGEST,
     cut: list[int] | None = None,
     tokens_per_batch: int = 4096,
-    dense: Callable[[np.ndarray], np.ndarray] | None = None,
+    dense: Callable[[np.ndarray], jax.Array] | None = None,
 ) -> np.ndarray:
     """float32 [P, N+1, S, D]: every sentence of one language under every pooling at every layer,
     the embedding output first; `layers`: at these only, [P, len(layers), S, D].
@@ -146,7 +147,7 @@ def embed_texts(
         )
         pooled_PNBD = np.asarray(run(params, place(batch, mesh), weights_PBL))
         if dense:
-            pooled_PNBD = dense(pooled_PNBD)
+            pooled_PNBD = np.asarray(dense(pooled_PNBD))
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.training.run_record import DENSE_FILE
 
 LONGEST = 256  # tokens of a sentence, where nothing says otherwise
-ACTIVATIONS = {"identity": lambda x: x, "tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
+ACTIVATIONS = {"identity": lambda x: x, "tanh": jnp.tanh, "relu": jax.nn.relu}
 Layers = tuple[tuple[np.ndarray, np.ndarray], ...]
 """Dense layers between pooling and length: of each the kernel [D, E] and the bias [E], float32."""
 
@@ -62,16 +64,18 @@ class Sentences:
         return ", ".join(parts)
 
 
-@dataclasses.dataclass(frozen=True)
+# By identity, since objectives hold it and must have a hash.
+@dataclasses.dataclass(frozen=True, eq=False)
 class Dense:
     """What pooled states go through; called on [..., D]."""
 
     activations: tuple[str, ...]
     layers: Layers
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
+    def __call__(self, x: Any) -> jax.Array:
         for activation, (kernel_DE, bias_E) in zip(self.activations, self.layers, strict=True):
-            x = ACTIVATIONS[activation](x @ kernel_DE + bias_E)
+            product = jnp.matmul(x, kernel_DE, precision=jax.lax.Precision.HIGHEST)
+            x = ACTIVATIONS[activation](product + bias_E)
         return x
 
     def content(self) -> bytes:

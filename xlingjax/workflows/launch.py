@@ -19,7 +19,7 @@ from xlingjax.inference.sentences import Sentences, kept_of, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import abstract_params, make_mesh
 from xlingjax.objectives.base import TokenObjective
-from xlingjax.objectives.retrieval import HardestNegative
+from xlingjax.objectives.retrieval import SentencePairs
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import append_line, write_json
@@ -64,7 +64,7 @@ def launch(
     if verb == "pretrain":
         record |= sentences_kept(workdir, recipe.bound.get("init_from"))
     record |= release_kept(recipe, workdir)
-    record |= sentences_tuned(recipe.bound["objectives"])
+    record |= sentences_tuned(recipe.bound["objectives"], sentences_of(record) or Sentences())
     files = {"config.gin": recipe.config.encode(), **corpus.vocabulary.files()}
     if record.get("sentences", {}).get("dense"):
         folder, _ = _told_by(workdir, recipe.bound.get("init_from"))
@@ -279,12 +279,21 @@ def _told_by(workdir: str, init_from: Any) -> tuple[Path, Mapping[str, Any]]:
     return Path(workdir), {}
 
 
-def sentences_tuned(objectives: Iterable[Any]) -> dict[str, Any]:
-    """{"sentences": how sentence vectors are made}, where the run trains them; {}: it does not."""
+def sentences_tuned(objectives: Iterable[Any], own: Sentences) -> dict[str, Any]:
+    """{"sentences": how sentence vectors are made}, where the run trains them; {}: it does not.
+    own: how its start makes them."""
     for stages in objectives:
         for run in in_stages(stages).values():
             objective = run.objective
-            if isinstance(objective, HardestNegative):
-                own = Sentences(objective.layer, "mean")
-                return {"sentences": dataclasses.asdict(own)}
+            if isinstance(objective, SentencePairs):
+                way = dataclasses.replace(
+                    own,
+                    layer=objective.layer,
+                    pooling=objective.pooling,
+                    prefix=run.batches.preprocessor.prefix,
+                    normalize=own.normalize or getattr(objective, "normalize", False),
+                    dense=own.dense if objective.dense else (),
+                    unread="",
+                )
+                return {"sentences": dataclasses.asdict(way)}
     return {}

@@ -195,6 +195,7 @@ def pair_rows(
     packing: bool = True,
     shuffled: bool = False,
     each_opens: bool = False,
+    reserved: int = 0,
 ) -> Rows:
     """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
 
@@ -202,7 +203,7 @@ def pair_rows(
     are left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice,
     x first and y first. `shuffled` pairs each x with the y of another pair (a control: the same
     text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
-    y </s>`).
+    y </s>`). `reserved`: columns that stay free for each pair.
     """
     starts, lengths = starts_and_lengths(records, bases)
     whole = np.all(lengths > 0, axis=1)
@@ -219,13 +220,13 @@ def pair_rows(
         # The order is random already, so the next pair's y is a random other y.
         starts[:, 1] = np.roll(starts[:, 1], 1)
         lengths[:, 1] = np.roll(lengths[:, 1], 1)
-    fits = lengths.sum(axis=1) <= length
+    fits = lengths.sum(axis=1) + reserved <= length
     read = np.zeros_like(whole)
     read[np.flatnonzero(keep)[order][fits]] = True
     starts = starts[fits]
     lengths = lengths[fits]
     sentences = len(starts)
-    row_of_example = rows_of(lengths.sum(axis=1), length, packing)
+    row_of_example = rows_of(lengths.sum(axis=1) + reserved, length, packing)
     languages = np.broadcast_to(np.arange(2), starts.shape)
     if both_orders and sentences:
         # The first pass over the pairs turns a random half of them around, the second pass the
@@ -376,7 +377,12 @@ class PairPreprocessor(Preprocessor):
             packing=self.packing,
             shuffled=self.shuffled_pairs,
             each_opens=self.each_opens,
+            reserved=self.reserved(vocabulary),
         )
+
+    def reserved(self, vocabulary: Vocabulary) -> int:
+        """Columns of a row that `map` fills for each pair."""
+        return 0
 
 
 # Planning a block takes seconds, so a plan is written once per text, preprocessor, length and code

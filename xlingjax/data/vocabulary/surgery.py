@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.text.texts import Text
+from xlingjax.data.vocabulary import tokenizer_surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 from xlingjax.data.vocabulary.training import LONGEST_LINE, explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
@@ -49,7 +51,7 @@ def proto_of(vocabulary: Vocabulary) -> Any:
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes or b"")
     if vocabulary.model_bytes is None or proto.trainer_spec.model_type != UNIGRAM:
         raise UserError(
-            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece's unigram models alone:"
+            f"the vocabulary is {vocabulary!r}; this is for SentencePiece's unigram models alone:"
             " import the model with its sentencepiece.bpe.model beside it"
         )
     return proto
@@ -69,6 +71,8 @@ def _rewritten(proto: Any, pieces: Sequence[Any], layout: str) -> Vocabulary:
 
 def spellings(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[list[int]]:
     """The rows of the pieces that spell each as it stands; none where one of them is unknown."""
+    if isinstance(vocabulary, TokenizerVocabulary):
+        return tokenizer_surgery.spellings(vocabulary, pieces)
     import sentencepiece
 
     proto = proto_of(vocabulary)
@@ -114,7 +118,8 @@ def extend(
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
-    """`old` with `pieces` more, learnt on the text by SentencePiece, normalised alike.
+    """`old` with `pieces` more, learnt on the text by SentencePiece, normalised alike; of a
+    tokenizer.json as `tokenizer_surgery.extend` tells.
 
     All characters of the text that `old` lacks (`character_coverage`) are among them. A new piece
     keeps the score that it has in its own model, but one that old pieces can spell is weighted by
@@ -124,9 +129,12 @@ def extend(
     use are left out and others taken. Raises UserError: text that gives fewer pieces, more
     characters than pieces.
     """
+    sample, _ = smoothed_sample(by_language, alpha, sentences, seed)
+    if isinstance(old, TokenizerVocabulary):
+        given = {"old_lines": old_lines, "character_coverage": character_coverage}
+        return tokenizer_surgery.extend(old, [*sample], pieces, **given)
     proto = proto_of(old)
     known = {piece.piece for piece in proto.pieces}
-    sample, _ = smoothed_sample(by_language, alpha, sentences, seed)
     # As the vocabulary reads them, so that any rule of normalisation is the new pieces' too. In
     # memory, since they may be learnt from several times.
     lines = [old.normalized(line).strip() for line in sample]

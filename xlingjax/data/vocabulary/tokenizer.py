@@ -43,9 +43,9 @@ class TokenizerVocabulary(PieceTable):
         no such file, marks words in no way that is known here, or lacks a token."""
         try:
             config = parsed_json(content)
-            self._marker = _marker(config)
+            self.marker = _marker(config)
             named = Tokenizer.from_str(content.decode())
-            self._tokenizer = Tokenizer.from_str(json.dumps(_unmatched(config, special["unk"])))
+            self.tokenizer = Tokenizer.from_str(json.dumps(_unmatched(config, special["unk"])))
         except UserError:
             raise
         except Exception as error:  # tokenizers raises nothing narrower
@@ -53,10 +53,10 @@ class TokenizerVocabulary(PieceTable):
                 f"tokenizer.json cannot be read: {str(error).splitlines()[0]}"
             ) from None
         # A file may have been saved with settings of its last use, which would cut every text.
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
         # Text from the web may hold "</s>": it must not become an end.
-        self._tokenizer.encode_special_tokens = True
+        self.tokenizer.encode_special_tokens = True
         self.content = content
         self.special = {role: special[role] for role in BERT}
         self.layout = LAYOUT
@@ -99,8 +99,12 @@ class TokenizerVocabulary(PieceTable):
         side = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
         return {"tokenizer.json": self.content, "vocab.json": (json.dumps(side) + "\n").encode()}
 
+    def normalized(self, text: str) -> str:
+        normalizer = self.tokenizer.normalizer
+        return normalizer.normalize_str(text) if normalizer else text
+
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
@@ -110,18 +114,18 @@ class TokenizerVocabulary(PieceTable):
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         # The number of threads is that of RAYON_NUM_THREADS.
         # The fast form makes no offsets, which lines do not need.
-        encodings = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+        encodings = self.tokenizer.encode_batch_fast(lines, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         dropped = self.special_ids - {self.unk_id}
         kept = [int(i) for i in ids if int(i) not in dropped]
-        return self._tokenizer.decode(kept, skip_special_tokens=False)
+        return self.tokenizer.decode(kept, skip_special_tokens=False)
 
     def begins_word(self) -> list[bool]:
         # "[CLS]" does not go on with "##" and opens no word either.
         return [
-            piece.startswith(self._marker) == (self._marker != CONTINUED)
+            piece.startswith(self.marker) == (self.marker != CONTINUED)
             and i not in self.special_ids
             for i, piece in enumerate(self._pieces)
         ]

@@ -28,6 +28,7 @@ from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt.held_out import first_lines, heldout_shares, write_heldout
 from xlingjax.workflows.adapt.request import Request, absolute
 from xlingjax.workflows.adapt.trial import described, measured, steps_within
+from xlingjax.workflows.files.encode import encode
 from xlingjax.workflows.launch import evaluate
 from xlingjax.workflows.plan.programs import HERE, answer
 
@@ -49,7 +50,7 @@ def prepare(
     seconds = SURE * 3600 * (request.hours or 0)
     _check_paths(request)
     # Of a preparation that was stopped.
-    for name in ("start", "heldout", "trial"):
+    for name in ("start", "heldout", "trial", "teacher"):
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
     first_model(request.source, start)
@@ -69,6 +70,9 @@ def prepare(
     held = write_heldout(request.text, request.parallel, share, folder / "heldout")
     counts = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
     print(f"held out: {counts or 'nothing'}")
+
+    if request.teacher:
+        _taught(request, request.teacher, folder / "teacher")
 
     # Written three times: first to be read for the memory, then with the microbatches for the
     # trial, at last with the steps that the trial allows.
@@ -139,10 +143,40 @@ def _check_paths(request: Request) -> None:
         raise UserError(f"--gold {request.gold}: no such folder")
 
 
+def _taught(request: Request, teacher: str, folder: Path) -> None:
+    """Writes the teacher's texts, `lines.txt`, and their vectors, `vectors.npy`: of each pair the
+    side in the one language that all pairs share, English where they share two. Raises
+    UserError."""
+    pairs = find_pairs(request.parallel)
+    shared = set.intersection(*(set(pair.languages) for pair in pairs))
+    language = "en" if "en" in shared else min(shared, default="")
+    if not language or ("en" not in shared and len(shared) > 1):
+        names = ", ".join(sorted({"-".join(pair.languages) for pair in pairs}))
+        raise UserError(
+            f"--teacher: it reads the language that all pairs share, English where they share two,"
+            f" and the pairs are {names}; name others, or give --gin.TEACHER_TEXT and"
+            " --gin.TEACHER_VECTORS instead"
+        )
+    lines: dict[str, None] = {}
+    for pair in pairs:
+        (side,) = [side for side in pair.sides if side.language == language]
+        lines |= dict.fromkeys(filter(None, side.lines()))
+    folder.mkdir()
+    text = folder / "lines.txt"
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+    run = teacher if _is_run(teacher) else import_model.imported(str(import_model.located(teacher)))
+    print(f"the teacher's vectors of {len(lines):,} lines in {language}:", flush=True)
+    print(encode(str(run), str(text), language, str(folder / "vectors.npy")), flush=True)
+
+
+def _is_run(source: str) -> bool:
+    return (run_and_checkpoint(source)[0] / "run.json").is_file()
+
+
 def first_model(source: str, start: Path) -> None:
     """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is
     imported. Raises UserError for a file of another program."""
-    if (run_and_checkpoint(source)[0] / "run.json").is_file():
+    if _is_run(source):
         # A copy: the folder keeps the model as it came, whatever becomes of the run.
         step = find_checkpoint(source).name
         write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
@@ -283,6 +317,25 @@ def settings(
         "PROBE_PAIRS": 1000,
         "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
     }
+    own = sentences_of(read_run_record(start))
+    if request.of_sentences:
+        values["RETRIEVAL_PACKING"] = True
+    # A model made for sentences (e5, LaBSE) has a prefix, a pooling and dense layers, which its
+    # vectors need.
+    if request.of_sentences and own and own.pooling in ("mean", "first"):
+        values |= {
+            "RETRIEVAL_LAYER": own.layer,
+            "RETRIEVAL_POOLING": own.pooling,
+            "RETRIEVAL_PREFIX": own.prefix,
+            "RETRIEVAL_DENSE": str(start) if own.dense else None,
+        }
+    if request.teacher:
+        folder = start.parent / "teacher"
+        values |= {
+            "TEACHER_TEXT": str(folder / "lines.txt"),
+            "TEACHER_VECTORS": str(folder / "vectors.npy"),
+            "NORMALIZE_VECTORS": bool(own and own.normalize),
+        }
     # The rows of the language embedding keep their languages, whatever the files are of.
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
@@ -305,11 +358,9 @@ def recipe_text(
         lines.append(f"{macro} = {value!r}")
     lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
     lines.append(f"pairs/text.holdout = {share['pairs']!r}")
-    # A model made for sentences (e5, LaBSE) has a pooling and a prefix that its vectors need.
-    own = sentences_of(read_run_record(values["INIT_FROM"]))
     # Retrieval is measured on the model's own sentence vectors.
-    tuned = "hardest_negative" in request.names and not first
-    if own and own.pooling and not tuned:
+    own = sentences_of(read_run_record(values["INIT_FROM"]))
+    if own and own.pooling:
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")
         lines.append(f"retrieval.prefix = {own.prefix!r}")
     # Last, so that what the command line says has the last word.

@@ -13,6 +13,7 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import sentences_of
+from xlingjax.objectives.retrieval import SentencePairs
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
@@ -35,6 +36,7 @@ class Request:
     batch: int
     length: int
     gold: str | None
+    teacher: str | None
     files: tuple[str, ...]
     overrides: tuple[str, ...]
 
@@ -82,6 +84,15 @@ class Request:
                     raise UserError(
                         f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
                     )
+
+        taught = [name for name in self.names if name == "distillation"]
+        if taught and not (self.teacher or "TEACHER_VECTORS" in self.given):
+            raise UserError(
+                "--objectives distillation: give --teacher, the model whose vectors are learned, or"
+                " --gin.TEACHER_TEXT and --gin.TEACHER_VECTORS"
+            )
+        if self.teacher and not taught:
+            raise UserError("--teacher: only --objectives distillation learns from one")
 
     def _preprocessor(self, made: str) -> Preprocessor:
         return self.built[made].batches.preprocessor
@@ -135,6 +146,11 @@ class Request:
         """Whether it has parameters that a released model has not."""
         return any(self.built[made].objective.adds for made in self.made_by(objective))
 
+    @property
+    def of_sentences(self) -> bool:
+        """Whether sentence vectors are trained."""
+        return any(isinstance(self.built[one].objective, SentencePairs) for one in self.names)
+
     def text_of(self, made: str) -> str:
         """What an objective, by its gin name, reads: "text" of one language, or "pairs"."""
         if self._preprocessor(made).sides == 1:
@@ -142,9 +158,13 @@ class Request:
         return "pairs"
 
 
-def default_objectives(source: str, parallel: Sequence[str]) -> tuple[str, ...]:
-    """What the model `source` was made for: sentence vectors, of which only pairs tell more, else
-    words. Raises UserError where it is not there."""
+def default_objectives(
+    source: str, parallel: Sequence[str], teacher: str | None = None
+) -> tuple[str, ...]:
+    """What a `teacher` is for, else what the model `source` was made for: sentence vectors, of
+    which only pairs tell more, or words. Raises UserError where it is not there."""
+    if teacher:
+        return ("distillation",)
     if (run_and_checkpoint(source)[0] / "run.json").is_file():
         of_sentences = sentences_of(read_run_record(source)) is not None
     else:
