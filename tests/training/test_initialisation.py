@@ -296,6 +296,28 @@ def test_language_rows_are_found_by_their_codes(donor):
     assert "embeddings/languages: random" in str(lines)
 
 
+def test_a_position_table_grows_by_its_own_rows(mlm, xlmr):
+    name = "embeddings/positions/embedding"
+    found, _, lines = load(pair(max_positions=70), encoder=mlm[0])
+    np.testing.assert_array_equal(found[name], mlm[1][name][np.arange(70) % 32])
+    assert f"embeddings/positions: the 32 rows of {mlm[0]}, again and again" in lines
+
+
+def test_a_larger_model_is_tiled_from_the_middle(mlm):
+    """By hand: 16 numbers to 20, the first two are the donor's last; layers 0 0 1 2 of 3."""
+    found, _, _ = load(pair(layers=5, dim=20, ffn=50, decoder_layers=0), encoder=mlm[0], tiled=True)
+    wide = [14, 15, *range(16), 0, 1]
+    before = mlm[1]
+    tokens = "embeddings/tokens/embedding"
+    np.testing.assert_array_equal(found[tokens], before[tokens][:, wide])
+    hidden = [*range(23, 32), *range(32), *range(9)]
+    stretched = [0, 1, 1, 2, 2]
+    name = "encoder/layers/ffn/in/kernel"
+    np.testing.assert_array_equal(found[name], before[name][stretched][:, wide][:, :, hidden])
+    with pytest.raises(UserError, match="INIT_TILED=True changes nothing without INIT_ENCODER"):
+        Initialisation(embeddings="x", tiled=True)
+
+
 def test_a_longer_position_table_is_cut(mlm):
     found, _, lines = load(pair(max_positions=20), encoder=mlm[0])
     name = "embeddings/positions/embedding"
@@ -310,7 +332,6 @@ REFUSED = [
     (dict(embedding_scale=True), dict(embeddings="mlm"), "set model.embedding_scale=False"),
     (dict(position_offset=1), dict(encoder="xlmr"), "position_offset is 1 here and 2 there; set"),
     (dict(vocab_size=90), dict(embeddings="mlm"), "96 pieces, the model 90; set VOCABULARY="),
-    (dict(max_positions=40), dict(encoder="mlm"), r"shape \(40, 16\).*there \(32, 16\)"),
     (dict(decoder_layers=0), dict(decoder="mlm"), "has no decoder; leave it out, or set model.dec"),
     (dict(decoder_layers=4), dict(decoder="mlm"), "has 3 layers, the new decoder 4: set DECODER_L"),
     ({}, dict(decoder="mlm", decoder_layers="0,3"), "_FROM to 2 numbers from 0 to 2"),

@@ -91,7 +91,7 @@ class Donor:
             names.insert(0, f"decoder_{kind}/{rest}")
         return next((name for name in names if name in self.shapes), None)
 
-    def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
+    def layers(self, chosen: Layers, side: str, count: int, stretched: bool) -> list[int]:
         """`count` layers as chosen, numbered within its encoder or decoder. Raises UserError."""
         macro = LAYERS[side]
         depth = self.config.layers
@@ -101,6 +101,8 @@ class Donor:
         if numbers is None and depth >= count:
             first = 0 if chosen == "first" else depth - count
             return list(range(first, first + count))
+        if numbers is None and stretched:
+            return [min(round(i * depth / count), depth - 1) for i in range(count)]
         if numbers is None or len(numbers) != count or max(numbers) >= depth:
             raise UserError(
                 f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: set {macro}"
@@ -155,6 +157,10 @@ class Initialisation:
     """The donor's layers that the new ones are: "first", "last" (as many as needed), or numbers
     from 0, "0,3,5"."""
     decoder_layers: Layers = "last"
+    tiled: bool = False
+    """The encoder may be wider and deeper than its donor: each matrix holds the donor's from its
+    middle outwards, again and again, and layers that are not chosen are the donor's, stretched
+    (Rae et al. 2021, ModernBERT-large)."""
 
     def __post_init__(self):
         require_whole(self, "[0, inf)", "encoder_layers decoder_layers", "initialisation: ")
@@ -172,6 +178,7 @@ class Initialisation:
             ("ENCODER_LAYERS_FROM", "encoder_layers", "encoder"),
             ("DECODER_LAYERS_FROM", "decoder_layers", "decoder"),
             ("INIT_CROSS_ATTENTION", "cross_attention", "decoder"),
+            ("INIT_TILED", "tiled", "encoder"),
         ):
             value = getattr(self, name)
             if value != fields[name].default and part not in self.parts:
@@ -211,8 +218,9 @@ class Plan:
             "encoder": (initialisation.encoder_layers, config.layers),
             "decoder": (initialisation.decoder_layers, config.decoder_layers),
         }
+        self._tiled = initialisation.tiled
         self._layers = {
-            side: self._donors[side].layers(chosen, side, count)
+            side: self._donors[side].layers(chosen, side, count, self._tiled)
             for side, (chosen, count) in sides.items()
             if side in self._donors
         }
@@ -283,7 +291,7 @@ class Plan:
         # Where rows are chosen the numbers of rows may differ, and nothing else.
         first_axis = int(rows is not None)
         given = donor.shapes[source]
-        if shape[first_axis:] != given[first_axis:]:
+        if shape[first_axis:] != given[first_axis:] and not self._tiled:
             raise UserError(
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
                 f" {source} there {given}; set the sizes of the model of its run.json"
@@ -305,10 +313,16 @@ class Plan:
                 numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
                 origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
             return [(slice(None), numbers)], origin
-        if name.endswith("positions/embedding") and donor.shapes[source][0] > shape[0]:
-            # Positions that the model has no row for are cut; missing ones are refused.
-            of_model = slice(None), slice(shape[0])
-            return [of_model], f"the first {shape[0]} rows of {donor.run}"
+        given = donor.shapes[source][0]
+        if name.endswith("positions/embedding") and given != shape[0]:
+            if given > shape[0]:
+                origin = f"the first {shape[0]} rows of {donor.run}"
+            else:
+                origin = f"the {given} rows of {donor.run}, again and again"
+            # Behind its last position its first one (Beltagy et al. 2020, "Longformer", §5).
+            first = theirs.position_offset
+            again = [first + (i - first) % (given - first) for i in range(given, shape[0])]
+            return [(slice(None), [*range(min(given, shape[0])), *again])], origin
         # Row of the first language, here and there.
         first = 0
         rows: list[tuple[Any, Any]] = []
@@ -358,9 +372,10 @@ class Plan:
         def fill(ours, given):
             filled = {}
             for name, (checkpoint, source, rows) in taken.items():
-                filled[name] = theirs = given[checkpoint][source]
-                if rows is not None:
-                    filled[name] = ours[name]
+                theirs = given[checkpoint][source]
+                if self._tiled:
+                    theirs = tiled(theirs, ours[name].shape, int(rows is not None))
+                filled[name] = theirs if rows is None else ours[name]
                 for to, of in rows or ():
                     filled[name] = filled[name].at[_index(to)].set(theirs[_index(of)])
             return filled
@@ -378,6 +393,16 @@ class Plan:
         leaves = (ours | filled).values()
         params = jax.tree.unflatten(jax.tree.structure(params), leaves)
         return params, ", ".join(givers), list(grouped(origins))
+
+
+def tiled(values: jax.Array, shape: Sequence[int], first_axis: int = 0) -> jax.Array:
+    """The values again and again to `shape` from `first_axis` on, one copy in the middle."""
+    for axis in range(first_axis, values.ndim):
+        given, wanted = values.shape[axis], shape[axis]
+        if given != wanted:
+            places = (jnp.arange(wanted) - (wanted - given) // 2) % given
+            values = jnp.take(values, places, axis)
+    return values
 
 
 def _lying_as(ours: jax.Array, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
