@@ -154,11 +154,7 @@ class Checkpoint:
     def _measure(self, task: Task, data: str, split: str, languages: Sequence[str]) -> None:
         measurement, run, step = self.measurement, self.run, self.step
         reads = None
-        learnt: set[str] | None = set()
-        if task.kind in TRAINED:
-            run_on_task = predictor(run, task, data, reading_of(self.macros))
-            learnt = languages_learnt(self.macros)
-        else:
+        if task.kind not in TRAINED:
             reads = states(
                 task.kind,
                 run.model.config.layers,
@@ -167,7 +163,6 @@ class Checkpoint:
                 measurement.poolings,
                 measurement.prefix,
             )
-            run_on_task = Search(run, task, data, reads)
         # Nothing was chosen here; "note": what is to be said of it.
         select: dict[str, Any] = {"split": split, "by": "none", "step": step, "steps": step}
         # Other weights, splits and prefixes have cells of their own.
@@ -185,6 +180,12 @@ class Checkpoint:
         cells = Path(measurement.output).absolute() / "cells"
         folder = cells / task.suite / task.name / AS_IT_IS / name
         predictions = folder / "predictions"
+        learnt: set[str] | None = set()
+        if reads:
+            run_on_task = Search(run, task, data, reads, folder / "found", languages)
+        else:
+            run_on_task = predictor(run, task, data, reading_of(self.macros))
+            learnt = languages_learnt(self.macros)
         # Who names a split wants that one alone.
         if not measurement.split and split != "test":
             predict_test(run_on_task, task, data, predictions, languages)
@@ -203,6 +204,8 @@ class Checkpoint:
                 "by_language": run_on_task.layers,
             }
         write_scores(folder, task, AS_IT_IS, test, **scores)
+        if isinstance(run_on_task, Search):
+            run_on_task.finish()
         how = f" ({reads.said()})" if reads else ""
         self.say(f"step {step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
 

@@ -2,15 +2,22 @@
 table of layers."""
 
 import dataclasses
+import hashlib
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, has_gold, read
 from xlingjax.evaluation import bucc, tatoeba
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
+from xlingjax.inference.progress import Progress
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import LONGEST, Sentences
+from xlingjax.runtime.files import write_json
+from xlingjax.runtime.machine import all_agree, is_primary
+from xlingjax.runtime.records import ANY, read_record
 
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
@@ -18,6 +25,7 @@ POOLINGS = {"retrieval": "mean", "mining": "first"}
 PAPER_LAYERS = {"retrieval": tatoeba.paper_layer, "mining": bucc.paper_layer}
 Layers = dict[str, dict[str, dict[str, float]]]
 """{pooling: {language: {layer: accuracy in percent}}}."""
+_KEPT = {"of": str, "found": ANY}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,17 +96,58 @@ def states(
 
 
 class Search:
-    """Finds translations of sentences by their vectors; keeps the accuracy of each layer."""
+    """Finds translations of sentences by their vectors; keeps the accuracy of each layer.
 
-    def __init__(self, run: TrainedRun, task: Task, data: str, reads: States):
+    What a language gave is kept in `found`, a folder, until `finish`: a start after one that died
+    goes on with the languages that are left. languages: of the task, to say how far it is.
+    """
+
+    def __init__(
+        self, run: TrainedRun, task: Task, data: str, reads: States, found: Path,
+        languages: Sequence[str],
+    ):  # fmt: skip
         self.run, self.task, self.data, self.reads = run, task, data, reads
+        self.found, self.languages = found, languages
         self.layers: Layers = {}
+        self.progress = Progress()
 
     def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
         """Of retrieval the line that each English line finds, of mining the pairs."""
         (bitext,) = records
+        number = f"{self.languages.index(language) + 1} of {len(self.languages)} languages"
+        self.progress.where = f"{self.task.full_name}, {split}, {language} ({number})"
+        path = self.found / f"{split}-{language}.json"
+        # By all that it depends on beside the weights, of which the folder is.
+        of = hashlib.sha256(repr((self.reads, bitext.source, bitext.target)).encode()).hexdigest()
+        kept = {}
+        if path.is_file():
+            kept = read_record(path, _KEPT, f"remove {self.found}: it is measured anew")
+        if all_agree(kept.get("of") == of):
+            print(f"{self.progress.where}: found by an earlier start")
+        else:
+            find = self._mined if self.task.kind == "mining" else self._retrieved
+            kept = {"of": of, "found": find(bitext, split, language)}
+            if is_primary():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, kept)
         if self.task.kind == "mining":
-            return self._mined(bitext, split, language)
+            return [(source, target) for source, target in kept["found"]]
+        lines = kept["found"]
+        if has_gold(bitext):
+            for pooling, by_layer in lines.items():
+                self.layers.setdefault(pooling, {})[language] = {
+                    layer: 100 * accuracy(line, bitext) for layer, line in by_layer.items()
+                }
+        return lines[self.reads.pooling][str(self.reads.layer)]
+
+    def finish(self) -> None:
+        """Forgets what was found: a measurement that is whole is made anew at the next start."""
+        if is_primary():
+            shutil.rmtree(self.found, ignore_errors=True)
+
+    def _retrieved(
+        self, bitext: Any, split: str, language: str
+    ) -> dict[str, dict[str, list[int]]]:
         # All layers in one pass over the sentences.
         lines = predict_layers(
             self.run.model,
@@ -109,18 +158,19 @@ class Search:
             self.run.languages,
             poolings=self.reads.poolings,
             layers=self.reads.layers,
-            mesh=self.run.mesh,
-            dense=self.run.dense,
-            **self.reads.text,
+            **self._options,
         )
-        if has_gold(bitext):
-            for pooling, by_layer in lines.items():
-                self.layers.setdefault(pooling, {})[language] = {
-                    str(layer): 100 * accuracy(line, bitext) for layer, line in by_layer.items()
-                }
-        return lines[self.reads.pooling][self.reads.layer]
+        return {
+            pooling: {str(layer): line for layer, line in by_layer.items()}
+            for pooling, by_layer in lines.items()
+        }
 
-    def _mined(self, bitext: Any, split: str, language: str) -> Any:
+    @property
+    def _options(self) -> dict[str, Any]:
+        run = self.run
+        return {"mesh": run.mesh, "dense": run.dense, "done": self.progress.add, **self.reads.text}
+
+    def _mined(self, bitext: Any, split: str, language: str) -> Sequence[bucc.Pair]:
         # BUCC's threshold is chosen on dev's gold, as its script does.
         dev = bitext
         if split != "dev":
@@ -135,7 +185,5 @@ class Search:
             self.run.languages,
             layer=self.reads.layer,
             pooling=self.reads.pooling,
-            mesh=self.run.mesh,
-            dense=self.run.dense,
-            **self.reads.text,
+            **self._options,
         ).pairs
