@@ -1,5 +1,5 @@
-"""Sentences a second of `encode` and `evaluate --tasks tatoeba` beside sentence-transformers, of one
-imported encoder, on one core.
+"""Sentences a second of `encode` and `evaluate --tasks tatoeba` beside sentence-transformers, of an
+imported encoder on one core.
 
 pip install sentence-transformers
 xlingjax import FOLDER --to RUN
@@ -18,7 +18,8 @@ from statistics import median
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer, models
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 from xlingjax.data.held_out_pairs import lines_of
 from xlingjax.inference.run import open_run
@@ -46,8 +47,8 @@ def main() -> None:
     args = parser.parse_args()
     machine.start()
     torch.set_num_threads(1)
-    states = models.Transformer(args.original, max_seq_length=256)
-    pooling = models.Pooling(states.get_embedding_dimension())
+    states = Transformer(args.original, max_seq_length=256)
+    pooling = Pooling(states.get_embedding_dimension())
     theirs = SentenceTransformer(modules=[states, pooling], device="cpu")
     layers = open_run(args.run).model.config.layers
     with tempfile.TemporaryDirectory() as folder:

@@ -58,10 +58,10 @@ class TrainedRun:
         model; pooling (see `pooling_weights`) and prefix instead of its own. Sentences are cut at
         its length (256 tokens where it has none) or at the model's positions, and nothing is said
         of it: two that differ behind it have one vector. cut: a list, which gets the places, from
-        0, of those that were cut; done: see `embed_texts`. Raises UserError for texts that are no list of strings, for an
-        unknown pooling, for a prefix that leaves no token for a sentence, for a run whose own
-        pooling is not computed here and, where the model embeds languages, for one that the run
-        never had.
+        0, of those that were cut. done: see `embed_texts`. Raises UserError for texts that are no
+        list of strings, for an unknown pooling, for a prefix that leaves no token for a sentence,
+        for a run whose own pooling is not computed here and, where the model embeds languages, for
+        one that the run never had.
         """
         require_texts(sentences, "sentences")
         way = (self.sentences or Sentences()).of(None, pooling, prefix)

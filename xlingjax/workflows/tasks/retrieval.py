@@ -145,9 +145,7 @@ class Search:
         if is_primary():
             shutil.rmtree(self.found, ignore_errors=True)
 
-    def _retrieved(
-        self, bitext: Any, split: str, language: str
-    ) -> dict[str, dict[str, list[int]]]:
+    def _retrieved(self, bitext: Any, split: str, language: str) -> dict[str, dict[str, list[int]]]:
         # All layers in one pass over the sentences.
         lines = predict_layers(
             self.run.model,
