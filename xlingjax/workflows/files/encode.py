@@ -149,17 +149,6 @@ def align(
     return "\n".join(summary)
 
 
-def sentence_vectors(
-    trained: TrainedRun,
-    lines: Sequence[str],
-    language: str,
-    way: Sentences,
-    cut: list[int] | None = None,
-) -> np.ndarray:
-    """float32 [S, D]: `vectors_in_parts`, all together."""
-    return np.concatenate([*vectors_in_parts(trained, lines, language, way, cut)])
-
-
 def vectors_in_parts(
     trained: TrainedRun,
     lines: Sequence[str],

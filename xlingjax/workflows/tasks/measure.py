@@ -8,6 +8,7 @@ any.
 import dataclasses
 import functools
 import hashlib
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ from xlingjax.workflows.tasks.sweep import require_folder
 from xlingjax.workflows.tasks.text_to_text import measure_texts
 
 Recipe = Callable[[], Bound]  # gives the macros of a run; {}: it has no recipe
+FOUND = "found"  # in a cell that is not finished: what retrieval or mining gave in each language
 LABELLED = ("classification", "ranking", "tagging")  # kinds whose heads have names of classes
 
 
@@ -182,7 +184,7 @@ class Checkpoint:
         predictions = folder / "predictions"
         learnt: set[str] | None = set()
         if reads:
-            run_on_task = Search(run, task, data, reads, folder / "found", languages)
+            run_on_task = Search(run, task, data, reads, folder / FOUND, languages)
         else:
             run_on_task = predictor(run, task, data, reading_of(self.macros))
             learnt = languages_learnt(self.macros)
@@ -204,8 +206,8 @@ class Checkpoint:
                 "by_language": run_on_task.layers,
             }
         write_scores(folder, task, AS_IT_IS, test, **scores)
-        if isinstance(run_on_task, Search):
-            run_on_task.finish()
+        # A measurement that is whole is made anew at the next start.
+        shutil.rmtree(folder / FOUND, ignore_errors=True)
         how = f" ({reads.said()})" if reads else ""
         self.say(f"step {step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
 

@@ -3,7 +3,6 @@ table of layers."""
 
 import dataclasses
 import hashlib
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
 from xlingjax.inference.progress import Progress
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import LONGEST, Sentences
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import parsed_json, write_json
 from xlingjax.runtime.machine import all_agree, is_primary
-from xlingjax.runtime.records import ANY, read_record
 
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
@@ -25,7 +23,6 @@ POOLINGS = {"retrieval": "mean", "mining": "first"}
 PAPER_LAYERS = {"retrieval": tatoeba.paper_layer, "mining": bucc.paper_layer}
 Layers = dict[str, dict[str, dict[str, float]]]
 """{pooling: {language: {layer: accuracy in percent}}}."""
-_KEPT = {"of": str, "found": ANY}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +95,8 @@ def states(
 class Search:
     """Finds translations of sentences by their vectors; keeps the accuracy of each layer.
 
-    What a language gave is kept in `found`, a folder, until `finish`: a start after one that died
-    goes on with the languages that are left. languages: of the task, to say how far it is.
+    What a language gave is kept in `found`, a folder: a start after one that died goes on with the
+    languages that are left. languages: of the task, to say how far it is.
     """
 
     def __init__(
@@ -121,7 +118,7 @@ class Search:
         of = hashlib.sha256(repr((self.reads, bitext.source, bitext.target)).encode()).hexdigest()
         kept = {}
         if path.is_file():
-            kept = read_record(path, _KEPT, f"remove {self.found}: it is measured anew")
+            kept = parsed_json(path.read_bytes())
         if all_agree(kept.get("of") == of):
             print(f"{self.progress.where}: found by an earlier start")
         else:
@@ -139,11 +136,6 @@ class Search:
                     layer: 100 * accuracy(line, bitext) for layer, line in by_layer.items()
                 }
         return lines[self.reads.pooling][str(self.reads.layer)]
-
-    def finish(self) -> None:
-        """Forgets what was found: a measurement that is whole is made anew at the next start."""
-        if is_primary():
-            shutil.rmtree(self.found, ignore_errors=True)
 
     def _retrieved(self, bitext: Any, split: str, language: str) -> dict[str, dict[str, list[int]]]:
         # All layers in one pass over the sentences.
