@@ -60,6 +60,7 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     tatoeba = scores(folder)
     assert {*tatoeba["test"]["by_language"]} == {"de", "ru"}
     assert "layer 1, pooled by mean" in tatoeba["select"]["note"]
+    assert {path.name for path in folder.iterdir()} == {"predictions", "scores.json"}
     lines = (folder / "predictions/tatoeba/test-de.tsv").read_text().split()
     assert len(lines) == tatoeba["test"]["examples"]["de"]
 

@@ -132,14 +132,14 @@ def test_vectors_are_written_as_they_are_made(tmp_path, monkeypatch):
     class Trained:
         width = 2
 
-        def embed(self, lines, language, pooling, prefix, layers, cut):
+        def embed(self, lines, language, pooling, prefix, layers, cut, done):
             asked.append(lines)
             return np.array([[[len(line), layers[0]] for line in lines]], np.float32)
 
     monkeypatch.setattr(encoding, "LINES", 3)
     lines = ["a", "", "bbb", "", "", "", "cc", "dddd"]
     way = Sentences(layer=7, pooling="mean")
-    vectors = encoding.sentence_vectors(Trained(), lines, "de", way)
+    vectors = np.concatenate([*encoding.vectors_in_parts(Trained(), lines, "de", way)])
     expected = [[1, 7], [0, 0], [3, 7], [0, 0], [0, 0], [0, 0], [2, 7], [4, 7]]
     assert vectors.tolist() == expected and vectors.dtype == np.float32
     assert asked == [["a", "bbb"], ["cc", "dddd"]]

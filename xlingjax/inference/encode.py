@@ -1,7 +1,7 @@
 """Sentences in, one vector per sentence, layer and pooling out.
 
-Sentences are sorted into a few fixed lengths, so that a whole test set costs one compilation per
-length, and all layers come from one pass.
+Sentences are sorted by length and padded to a few fixed ones, so that a whole test set costs one
+compilation per length, and all layers come from one pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,8 @@ from xlingjax.inference.sentences import LONGEST
 from xlingjax.model.masks import bidirectional
 
 POOLINGS = ("mean", "mean_no_special", "first")
-BUCKETS = (32, 64, 128, 256)
+BUCKETS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+ON_CPU = 1024  # tokens of a batch at most: the states of more leave its caches, and take longer
 
 
 def token_ids(
@@ -119,15 +120,16 @@ def embed_texts(
     cut: list[int] | None = None,
     tokens_per_batch: int = 4096,
     dense: Callable[[np.ndarray], jax.Array] | None = None,
+    done: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """float32 [P, N+1, S, D]: every sentence of one language under every pooling at every layer,
     the embedding output first; `layers`: at these only, [P, len(layers), S, D].
 
     Each has the text `prefix` before it, and is cut at `max_length` tokens or at the model's
-    positions. languages: the run's; cut: see `token_ids`; dense: what pooled
-    states go through. A batch has about `tokens_per_batch` tokens whatever its length, the last one
-    filled up with empty rows. Raises UserError where there are no texts, and for a prefix that
-    leaves no token for the sentence.
+    positions. languages: the run's; cut: see `token_ids`; dense: what pooled states go through;
+    done: is told, after each batch, how many sentences it had. tokens_per_batch: see `_batches`.
+    Raises UserError where there are no texts, and for a prefix that leaves no token for the
+    sentence.
     """
     require_list(texts, "texts")
     longest = longest_row(model, max_length)
@@ -152,27 +154,39 @@ def embed_texts(
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)
         out[:, :, members] = pooled_PNBD[:, :, : len(members)]
+        if done:
+            done(len(members))
     return out
 
 
 def _batches(
     sentences, language_id: int, pad_id: int, buckets: Sequence[int], tokens_per_batch: int, mesh
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """(numbers of sentences, the batch of them) of each length of `buckets`, in order.
+    """(numbers of sentences, the batch of them), from the shortest on, each padded to one of
+    `buckets`.
 
-    All batches of a length have as many rows, so that it is compiled once.
+    A batch has about `tokens_per_batch` tokens, on CPUs `ON_CPU` at most, so that memory is used
+    alike at every length. What does not fill one goes with the next longer sentences: a length has
+    one program, the last of them a second one of fewer rows.
     """
-    # The shortest bucket that holds a sentence: padding costs as much as words.
-    bucket_of = np.searchsorted(buckets, [len(ids) for ids in sentences])
+    lengths = np.array([len(ids) for ids in sentences])
+    order = np.argsort(lengths, kind="stable")
     multiple = row_multiple(mesh)
-    for bucket, length in enumerate(buckets):
-        members = np.flatnonzero(bucket_of == bucket)
-        # About as many tokens in each batch, so that memory is used alike at every length.
+    if jax.default_backend() == "cpu":
+        tokens_per_batch = min(tokens_per_batch, ON_CPU)
+    start = 0
+    for length in buckets:
         rows = max(1, tokens_per_batch // length // multiple) * multiple
-        for start in range(0, len(members), rows):
-            part = members[start : start + rows]
+        end = np.searchsorted(lengths[order], length, side="right")
+        # Empty rows cost as much as others, and each number of rows a compilation.
+        few = max(1, rows // 8 // multiple) * multiple
+        while end - start >= rows or start < end == len(order):
+            if end - start <= few:
+                rows = few
+            part = order[start : start + rows]
             chosen = [sentences[i] for i in part]
             yield part, rows_of(chosen, language_id, pad_id, rows, length)
+            start += len(part)
 
 
 def _states(model, layers: tuple[int, ...], params, batch):

@@ -1,6 +1,6 @@
 """`open_run`: a trained model from its workdir, for Python programs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class TrainedRun:
         prefix: str | None = None,
         layers: Sequence[int] | None = None,
         cut: list[int] | None = None,
+        done: Callable[[int], None] | None = None,
     ) -> np.ndarray:
         """float32 [N+1, S, D]: a vector of each of S sentences at every layer, the embedding output
         first; `layers`: at these only, [len(layers), S, D].
@@ -57,10 +58,10 @@ class TrainedRun:
         model; pooling (see `pooling_weights`) and prefix instead of its own. Sentences are cut at
         its length (256 tokens where it has none) or at the model's positions, and nothing is said
         of it: two that differ behind it have one vector. cut: a list, which gets the places, from
-        0, of those that were cut. Raises UserError for texts that are no list of strings, for an
-        unknown pooling, for a prefix that leaves no token for a sentence, for a run whose own
-        pooling is not computed here and, where the model embeds languages, for one that the run
-        never had.
+        0, of those that were cut. done: see `embed_texts`. Raises UserError for texts that are no
+        list of strings, for an unknown pooling, for a prefix that leaves no token for a sentence,
+        for a run whose own pooling is not computed here and, where the model embeds languages, for
+        one that the run never had.
         """
         require_texts(sentences, "sentences")
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
@@ -82,6 +83,7 @@ class TrainedRun:
             way.max_length,
             cut,
             dense=self.dense,
+            done=done,
         )
         if way.normalize:
             # In place and layer by layer: the vectors may fill the memory.

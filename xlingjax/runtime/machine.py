@@ -101,6 +101,8 @@ def set_compile_cache() -> None:
     # As it stands where there is no home: a folder "~" would be made.
     if not jax.config.jax_compilation_cache_dir and not folder.startswith("~"):
         jax.config.update("jax_compilation_cache_dir", folder)
+        # Those of one second, JAX's limit, too: encoding has a program for each length.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def number_in(variable: str, default: int) -> int:

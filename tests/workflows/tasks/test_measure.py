@@ -11,13 +11,16 @@ import pytest
 from tests.helpers import official_files
 from xlingjax.cli.tasks import require_read
 from xlingjax.config import task as benchmark
+from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
+from xlingjax.inference.progress import Progress
 from xlingjax.inference.sentences import Sentences
-from xlingjax.tasks import suite_tasks
+from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows.tasks import follow as following
+from xlingjax.workflows.tasks import retrieval
 from xlingjax.workflows.tasks.follow import follow
 from xlingjax.workflows.tasks.measure import Measurement, languages_learnt
-from xlingjax.workflows.tasks.retrieval import States, states
+from xlingjax.workflows.tasks.retrieval import Search, States, states
 
 
 class Run:
@@ -213,3 +216,46 @@ def test_the_dev_sets_know_translations_as_learnt(tmp_path):
 
     assert trained_on() == ["en"] and trained_on(translated="all") == ["de", "en", "ru"]
     assert trained_on(trained_on=None, translated="de") == ["de"]
+
+
+def test_a_task_goes_on_with_the_languages_that_are_left(tmp_path, monkeypatch, capsys):
+    searched = []
+
+    def found(model, params, bitext, vocabulary, language, languages, **options):
+        searched.append(language)
+        return {"mean": {1: [1, 0], 2: [0, 1]}}
+
+    monkeypatch.setattr(retrieval, "predict_layers", found)
+    run = SimpleNamespace(
+        model=None, params=None, vocabulary=None, languages=(), mesh=None, dense=None
+    )
+
+    usual = States(2, "mean", (1, 2), ("mean",))
+
+    def search(*languages, reads=usual, text="a"):
+        of = Search(run, task_named("xtreme/tatoeba"), "", reads, tmp_path / "found", ["de", "fr"])
+        gold = frozenset({("x-0", "en-0"), ("x-1", "en-1")})
+        bitext = Bitext((("x-0", text), ("x-1", "b")), (("en-0", "c"), ("en-1", "d")), gold)
+        return of, [of([bitext], "test", language) for language in languages]
+
+    search("de")  # and killed
+    of, lines = search("de", "fr")
+    assert searched == ["de", "fr"] and lines == [[0, 1], [0, 1]]
+    assert of.layers == {"mean": {code: {"1": 0.0, "2": 100.0} for code in ("de", "fr")}}
+    told = capsys.readouterr().out
+    assert told == "xtreme/tatoeba, test, de (1 of 2 languages): found by an earlier start\n"
+    # Of other settings or other text it is found anew.
+    search("de", reads=States(1, "mean", (1,), ("mean",), prefix="query: "))
+    search("fr", text="another")
+    assert searched == ["de", "fr", "de", "fr"]
+
+
+def test_progress_is_said_every_ten_seconds(capsys):
+    now = [0.0]
+    progress = Progress(" of 2,000", clock=lambda: now[0])
+    for now[0] in (4.0, 9.0, 12.0, 15.0, 23.0):
+        progress.add(300)
+    assert capsys.readouterr().err.splitlines() == [
+        "encoding: 900 of 2,000 sentences, 75 a second",
+        "encoding: 1,500 of 2,000 sentences, 65 a second",
+    ]

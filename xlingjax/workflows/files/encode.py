@@ -17,6 +17,7 @@ from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.encode import longest_row, require_room
+from xlingjax.inference.progress import Progress
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import replaced, require_apart, require_file
@@ -148,17 +149,6 @@ def align(
     return "\n".join(summary)
 
 
-def sentence_vectors(
-    trained: TrainedRun,
-    lines: Sequence[str],
-    language: str,
-    way: Sentences,
-    cut: list[int] | None = None,
-) -> np.ndarray:
-    """float32 [S, D]: `vectors_in_parts`, all together."""
-    return np.concatenate([*vectors_in_parts(trained, lines, language, way, cut)])
-
-
 def vectors_in_parts(
     trained: TrainedRun,
     lines: Sequence[str],
@@ -171,6 +161,7 @@ def vectors_in_parts(
     are empty, or a vector is no numbers."""
     if not any(lines):
         raise UserError("no sentences: the file is empty")
+    progress = Progress(f" of {sum(map(bool, lines)):,}")
     for start in range(0, len(lines), LINES):
         part = lines[start : start + LINES]
         vectors = np.zeros((len(part), trained.width), np.float32)
@@ -178,9 +169,9 @@ def vectors_in_parts(
         full = [i for i, line in enumerate(part) if line]
         if full:
             cut_here: list[int] = []
-            (vectors[full],) = trained.embed(
-                [part[i] for i in full], language, way.pooling, way.prefix, (way.layer,), cut_here
-            )
+            texts = [part[i] for i in full]
+            how = way.pooling, way.prefix, (way.layer,), cut_here, progress.add
+            (vectors[full],) = trained.embed(texts, language, *how)
             if cut is not None:
                 cut += [start + full[i] for i in cut_here]
         if not np.isfinite(vectors).all():

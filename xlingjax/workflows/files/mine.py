@@ -31,7 +31,7 @@ from xlingjax.workflows.files.encode import (
     cut_of_file,
     language_of,
     require_sentence,
-    sentence_vectors,
+    vectors_in_parts,
     writing,
 )
 
@@ -150,7 +150,7 @@ def _encoded(
 
     def encode(lines: list[str], number: int) -> list[np.ndarray]:
         places: list[int] = []
-        vectors = sentence_vectors(trained, lines, language, way, places)
+        vectors = np.concatenate([*vectors_in_parts(trained, lines, language, way, places)])
         cut.extend(number * vector_files.ROWS + place for place in places)
         return [vectors]
 

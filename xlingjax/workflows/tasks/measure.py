@@ -8,6 +8,7 @@ any.
 import dataclasses
 import functools
 import hashlib
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ from xlingjax.workflows.tasks.sweep import require_folder
 from xlingjax.workflows.tasks.text_to_text import measure_texts
 
 Recipe = Callable[[], Bound]  # gives the macros of a run; {}: it has no recipe
+FOUND = "found"  # in a cell that is not finished: what retrieval or mining gave in each language
 LABELLED = ("classification", "ranking", "tagging")  # kinds whose heads have names of classes
 
 
@@ -154,11 +156,7 @@ class Checkpoint:
     def _measure(self, task: Task, data: str, split: str, languages: Sequence[str]) -> None:
         measurement, run, step = self.measurement, self.run, self.step
         reads = None
-        learnt: set[str] | None = set()
-        if task.kind in TRAINED:
-            run_on_task = predictor(run, task, data, reading_of(self.macros))
-            learnt = languages_learnt(self.macros)
-        else:
+        if task.kind not in TRAINED:
             reads = states(
                 task.kind,
                 run.model.config.layers,
@@ -167,7 +165,6 @@ class Checkpoint:
                 measurement.poolings,
                 measurement.prefix,
             )
-            run_on_task = Search(run, task, data, reads)
         # Nothing was chosen here; "note": what is to be said of it.
         select: dict[str, Any] = {"split": split, "by": "none", "step": step, "steps": step}
         # Other weights, splits and prefixes have cells of their own.
@@ -185,6 +182,12 @@ class Checkpoint:
         cells = Path(measurement.output).absolute() / "cells"
         folder = cells / task.suite / task.name / AS_IT_IS / name
         predictions = folder / "predictions"
+        learnt: set[str] | None = set()
+        if reads:
+            run_on_task = Search(run, task, data, reads, folder / FOUND, languages)
+        else:
+            run_on_task = predictor(run, task, data, reading_of(self.macros))
+            learnt = languages_learnt(self.macros)
         # Who names a split wants that one alone.
         if not measurement.split and split != "test":
             predict_test(run_on_task, task, data, predictions, languages)
@@ -203,6 +206,8 @@ class Checkpoint:
                 "by_language": run_on_task.layers,
             }
         write_scores(folder, task, AS_IT_IS, test, **scores)
+        # A measurement that is whole is made anew at the next start.
+        shutil.rmtree(folder / FOUND, ignore_errors=True)
         how = f" ({reads.said()})" if reads else ""
         self.say(f"step {step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
 

@@ -2,15 +2,20 @@
 table of layers."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, has_gold, read
 from xlingjax.evaluation import bucc, tatoeba
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
+from xlingjax.inference.progress import Progress
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import LONGEST, Sentences
+from xlingjax.runtime.files import parsed_json, write_json
+from xlingjax.runtime.machine import all_agree, is_primary
 
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
@@ -88,17 +93,51 @@ def states(
 
 
 class Search:
-    """Finds translations of sentences by their vectors; keeps the accuracy of each layer."""
+    """Finds translations of sentences by their vectors; keeps the accuracy of each layer.
 
-    def __init__(self, run: TrainedRun, task: Task, data: str, reads: States):
+    What a language gave is kept in `found`, a folder: a start after one that died goes on with the
+    languages that are left. languages: of the task, to say how far it is.
+    """
+
+    def __init__(
+        self, run: TrainedRun, task: Task, data: str, reads: States, found: Path,
+        languages: Sequence[str],
+    ):  # fmt: skip
         self.run, self.task, self.data, self.reads = run, task, data, reads
+        self.found, self.languages = found, languages
         self.layers: Layers = {}
+        self.progress = Progress()
 
     def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
         """Of retrieval the line that each English line finds, of mining the pairs."""
         (bitext,) = records
+        number = f"{self.languages.index(language) + 1} of {len(self.languages)} languages"
+        self.progress.where = f"{self.task.full_name}, {split}, {language} ({number})"
+        path = self.found / f"{split}-{language}.json"
+        # By all that it depends on beside the weights, of which the folder is.
+        of = hashlib.sha256(repr((self.reads, bitext.source, bitext.target)).encode()).hexdigest()
+        kept = {}
+        if path.is_file():
+            kept = parsed_json(path.read_bytes())
+        if all_agree(kept.get("of") == of):
+            print(f"{self.progress.where}: found by an earlier start")
+        else:
+            find = self._mined if self.task.kind == "mining" else self._retrieved
+            kept = {"of": of, "found": find(bitext, split, language)}
+            if is_primary():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, kept)
         if self.task.kind == "mining":
-            return self._mined(bitext, split, language)
+            return [(source, target) for source, target in kept["found"]]
+        lines = kept["found"]
+        if has_gold(bitext):
+            for pooling, by_layer in lines.items():
+                self.layers.setdefault(pooling, {})[language] = {
+                    layer: 100 * accuracy(line, bitext) for layer, line in by_layer.items()
+                }
+        return lines[self.reads.pooling][str(self.reads.layer)]
+
+    def _retrieved(self, bitext: Any, split: str, language: str) -> dict[str, dict[str, list[int]]]:
         # All layers in one pass over the sentences.
         lines = predict_layers(
             self.run.model,
@@ -109,18 +148,19 @@ class Search:
             self.run.languages,
             poolings=self.reads.poolings,
             layers=self.reads.layers,
-            mesh=self.run.mesh,
-            dense=self.run.dense,
-            **self.reads.text,
+            **self._options,
         )
-        if has_gold(bitext):
-            for pooling, by_layer in lines.items():
-                self.layers.setdefault(pooling, {})[language] = {
-                    str(layer): 100 * accuracy(line, bitext) for layer, line in by_layer.items()
-                }
-        return lines[self.reads.pooling][self.reads.layer]
+        return {
+            pooling: {str(layer): line for layer, line in by_layer.items()}
+            for pooling, by_layer in lines.items()
+        }
 
-    def _mined(self, bitext: Any, split: str, language: str) -> Any:
+    @property
+    def _options(self) -> dict[str, Any]:
+        run = self.run
+        return {"mesh": run.mesh, "dense": run.dense, "done": self.progress.add, **self.reads.text}
+
+    def _mined(self, bitext: Any, split: str, language: str) -> Sequence[bucc.Pair]:
         # BUCC's threshold is chosen on dev's gold, as its script does.
         dev = bitext
         if split != "dev":
@@ -135,7 +175,5 @@ class Search:
             self.run.languages,
             layer=self.reads.layer,
             pooling=self.reads.pooling,
-            mesh=self.run.mesh,
-            dense=self.run.dense,
-            **self.reads.text,
+            **self._options,
         ).pairs
