@@ -1,5 +1,7 @@
 import json
 
+import numpy as np
+
 from xlingjax.data.batches.loader import Batches
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM, TLM
@@ -45,6 +47,24 @@ def test_the_record_is_json_and_gives_every_value_by_step():
     # 150 changes nothing.
     assert found["weight"] == {"mlm": {0: 1.0}, "tlm": {0: 1, 60: 2}, "veco": {0: 0, 100: 3}}
     assert found["frozen"] == {"all": {0: ["embeddings/", "head"], 100: ["head"]}}
+
+
+def test_what_changes_is_drawn_by_step_and_no_other():
+    shares = {"mlm": [("de", 0.75), ("en", 0.25)], "mlm@100": [("de", 0.5), ("fr", 0.5)]}
+    tables = {
+        stage: [{"name": name, "share": share} for name, share in texts]
+        for stage, texts in shares.items()
+    }
+    drawn = {panel.title: panel.curves for panel in schedule.panels(recorded(), tables)}
+    assert [*drawn] == ["learning rate", "weight", "length", "masking rate", "mlm: shares of rows"]
+    at, rates = drawn["learning rate"]["all"]
+    assert at[np.argmax(rates)] == 9 and max(rates) == 0.5 and min(rates[10:]) == rates[-1] == 0
+    assert drawn["masking rate"] == {"mlm": ([0, 100, 100, 200], [0.15, 0.15, 0.3, 0.3])}
+    assert drawn["weight"]["veco"] == ([0, 100, 100, 200], [0, 0, 3, 3])
+    assert drawn["mlm: shares of rows"]["en"][1] == [0.25, 0.25, 0, 0]
+    assert drawn["mlm: shares of rows"]["fr"][1] == [0, 0, 0.5, 0.5]
+    constant = schedule_record({"mlm": run(MLM(), batch=8)}, {"mlm": 1.0}, 9, "alternate", None)
+    assert schedule.panels(constant, {"mlm": tables["mlm"]}) == []
 
 
 def test_the_table_says_what_changes_and_the_common_values():

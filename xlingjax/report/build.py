@@ -95,7 +95,7 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         "samples": ("Masked words", lambda: samples(run)),
         "rows": ("What the objectives read", lambda: rows.section(run.rows)),
         "sampling": ("What was sampled", lambda: sampling(run)),
-        "schedule": ("Schedule", lambda: schedule.rows(run.record)),
+        "schedule": ("Schedule", lambda: course(run)),
         "setting": ("Setting", lambda: setting(run)),
     }
     sections = []
@@ -315,6 +315,13 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
             row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in texts
         ]
     return tables
+
+
+def course(run: Run) -> dict[str, Any] | None:
+    rows = schedule.rows(run.record)
+    panels = schedule.panels(run.record, sampling_tables(run)) if rows else []
+    drawn = drawing.labelled(drawing.draw(panels), "course of the run")
+    return {"rows": rows, "figures": drawn} if rows else None
 
 
 def sampling(run: Run) -> dict[str, list[Any]]:

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+import jax
+import numpy as np
+
 from xlingjax.report import html
-from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.report.drawing import Panel
+from xlingjax.training.optimizer import OptimizerConfig, learning_rate_schedule
 from xlingjax.training.stages import stage_of
 
 ALWAYS = ("weight", "batch", "length", "masking rate", "sampling alpha")
@@ -94,6 +98,50 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 alike.setdefault(_stated(stages), []).append(objective)
         rows += [(what, ", ".join(objectives), text) for text, objectives in alike.items()]
     return rows
+
+
+def panels(record: Mapping[str, Any], tables: Mapping[str, Any]) -> list[Panel]:
+    """By step: the numbers that change, and what each text's share of the rows is; with them the
+    learning rate. None where nothing changes. tables: see `build.sampling_tables`."""
+    steps = record["steps"]
+    drawn: dict[str, dict[str, Stages]] = {}
+    for what, by_objective in values(record).items():
+        numbers = {
+            name: stages
+            for name, stages in by_objective.items()
+            if len(stages) > 1 and all(type(value) in (int, float) for value in stages.values())
+        }
+        drawn |= {what: numbers} if numbers else {}
+    for name, texts in tables.items():
+        objective, start = stage_of(name)
+        shares = drawn.setdefault(f"{objective}: shares of rows", {})
+        given = {text["name"]: text["share"] for text in texts}
+        # A text that comes later has none before, one that goes has none from there on.
+        for text in {**shares, **given}:
+            shares.setdefault(text, {0: 0.0})[start] = given.get(text, 0.0)
+    drawn = {
+        what: curves
+        for what, curves in drawn.items()
+        if any(len(_changes(stages)) > 1 for stages in curves.values())
+    }
+    if not drawn:
+        return []
+    found = []
+    if record.get("optimizer"):
+        rate = learning_rate_schedule(OptimizerConfig(**record["optimizer"]), steps)
+        at = np.arange(0, steps + 1, max(1, steps // 200))
+        found.append(Panel("learning rate", curves={"all": (at.tolist(), jax.vmap(rate)(at))}))
+    for what, curves in drawn.items():
+        panel = Panel(what)
+        for name, stages in curves.items():
+            starts = sorted(stages)
+            ends = [*starts[1:], steps]
+            panel.curves[name] = (
+                [step for both in zip(starts, ends, strict=True) for step in both],
+                [stages[start] for start in starts for _ in (0, 1)],
+            )
+        found.append(panel)
+    return found
 
 
 def _stated(stages: Stages) -> str:

@@ -123,7 +123,8 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
         figures = []
         for name, value in scalars(values).items():
             figures.append(f"{name} {value:.4f}")
-        print(f"step {step}: {evaluator.name}: {', '.join(figures)}")
+        if figures:
+            print(f"step {step}: {evaluator.name}: {', '.join(figures)}")
         # All processes compute, and their folder is one.
         if is_primary():
             # As training writes them: a report reads both alike.
