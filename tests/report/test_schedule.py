@@ -63,7 +63,9 @@ def test_what_changes_is_drawn_by_step_and_no_other():
     assert drawn["weight"]["veco"] == ([0, 100, 100, 200], [0, 0, 3, 3])
     assert drawn["mlm: shares of rows"]["en"][1] == [0.25, 0.25, 0, 0]
     assert drawn["mlm: shares of rows"]["fr"][1] == [0, 0, 0.5, 0.5]
-    constant = schedule_record({"mlm": run(MLM(), batch=8)}, {"mlm": 1.0}, 9, "alternate", None)
+    constant = schedule_record(
+        {"mlm": run(MLM(), batch=8)}, {"mlm": 1.0}, 9, "alternate", OptimizerConfig()
+    )
     assert schedule.panels(constant, {"mlm": tables["mlm"]}) == []
 
 

@@ -63,7 +63,7 @@ def inspect(
     if record:
         course = schedule.rows(record)
         print_table(console, "schedule", ("what", "objective", "value"), course)
-        add("schedule", "Schedule", "schedule", {"rows": course})
+        add("schedule", "Schedule", "schedule", {"rows": course, "figures": []})
     for name, (objective, source) in objectives.items():
         first, statistics[name] = _draw(objective, source, vocabulary, batches)
         shown = []
