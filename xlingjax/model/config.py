@@ -49,6 +49,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plug_in_tagging",
         "plug_in_spans",
         "mean",
+        "late",
     ),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -158,7 +159,7 @@ class ModelConfig:
     dropout, linear on every state; "spans": the same, with two outputs, where an answer begins and
     ends; "plug_in": as "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging",
     "plug_in_spans": as these, on [H; S] of every token; "mean": as "xlm", on the mean of the
-    states."""
+    states; "late": the mean of what "gelu" gives of each state (EuroBERT)."""
     classifier_transform: bool = False
     """Give "xlm", "mean", "tagging" and "spans" a dense layer, activation and norm before all else
     (ModernBERT)."""

@@ -216,6 +216,7 @@ class EuroBert(Rotary):
         "EuroBertModel": None,
         "EuroBertForMaskedLM": None,
         "EuroBertForTokenClassification": "tagging",
+        "EuroBertForSequenceClassification": "late",
     }
     bare = "EuroBertModel"
     settings = {
@@ -238,7 +239,7 @@ class EuroBert(Rotary):
     }
     free = ("kv_heads",)
     body, head = "model.", "lm_head."
-    beside = ("lm_head.", "classifier.")
+    beside = ("lm_head.", "classifier.", "dense.")
     default_theta = 250_000.0
     modules = {
         "embeddings/tokens": "model.embed_tokens",
@@ -258,10 +259,17 @@ class EuroBert(Rotary):
         "encoder/final_norm": "model.norm",
         "head/tokens": "lm_head",
     }
-    classifiers = {"tagging": {"classifier/out": "classifier"}}
+    classifiers = {
+        "tagging": {"classifier/out": "classifier"},
+        **dict.fromkeys(
+            ("gelu", "late"), {"classifier/dense": "dense", "classifier/out": "classifier"}
+        ),
+    }
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
+        if kind == "late":
+            kind = fields.one_of("classifier_pooling", {"late": "late", "bos": "gelu"}, "late")
         settings = self.read_settings(fields)
         size = settings["dim"] // settings["heads"]
         fields.only("head_dim", size)
@@ -279,6 +287,11 @@ class EuroBert(Rotary):
             **settings,
         )
 
+    def architecture(self, config: ModelConfig) -> str:
+        if config.classifier == "gelu":
+            config = config.replace(classifier="late")
+        return super().architecture(config)
+
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
         return config, self.within(tensors, tied)
@@ -289,6 +302,7 @@ class EuroBert(Rotary):
         return {
             "num_key_value_heads": config.kv_heads or config.heads,
             "head_dim": config.head_dim,
+            "classifier_pooling": "bos" if config.classifier == "gelu" else "late",
             "mask_token_id": vocabulary.mask_id,
             _ROPE: rope(config.rotary_theta, config.rotary_scale),
             "rope_theta": config.rotary_theta,
