@@ -247,7 +247,7 @@ class Generator:
         # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
         if self.model.config.language_tokens:
             return self.vocabulary.size + language
-        return self.vocabulary.eos_id
+        return self.vocabulary.start_id
 
     def tokens(self, lines: Sequence[str | Sequence[int]], first: int = 1) -> list[list[int]]:
         """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;

@@ -83,7 +83,7 @@ class Attention:
     def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None) -> Array:
         rate = 0.0 if key is None else self.dropout
         compute = _BACKENDS[self.backend][1]
-        if self.distances is not None:
+        if self.of_distances is not None:
             return self._apart(q_BLHK, k_BSHK, v_BSHK, rate, key)
         shape = q_BLHK.shape
         q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
@@ -100,7 +100,7 @@ class Attention:
         Raises `Refused` on another backend than xla: the others never have them all."""
         whole = self.backend == "xla" and self.blocks == 1
         require(whole, self.backend, "keeps no weights")
-        if self.distances is not None:
+        if self.of_distances is not None:
             part, whole = self._parts(q_BLHK, k_BSHK)
             hidden_B1LS = self.arrays["bias_B1LS"] < 0
             return jax.nn.softmax(distances.scores(part, whole, hidden_B1LS), axis=-1)
@@ -113,9 +113,17 @@ class Attention:
         """In a layer, which makes queries and keys of the distances' states."""
         return dataclasses.replace(self, of_distances=(of_queries_UHK, of_keys_UHK))
 
+    def biased(self, table_UH: Array) -> "Attention":
+        """With what each distance adds to the scores of each head."""
+        distances = dataclasses.replace(self.distances, states_UD=table_UH)
+        if self.backend != "xla":
+            return dataclasses.replace(self, distances=distances)
+        bias_BHLS = self.arrays["bias_B1LS"] + distances.biases(distances.queries_BQ)
+        return dataclasses.replace(self, arrays={"bias_B1LS": bias_BHLS}, distances=None)
+
     def _parts(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Any, Any]:
-        of = *(self.of_distances or ()), self.distances
-        return (q_BLHK, self.distances.positions_BL), (k_BSHK, *of)
+        of = *self.of_distances, self.distances
+        return (q_BLHK, self.distances.queries_BQ), (k_BSHK, *of)
 
     def _apart(self, q_BLHK, k_BSHK, v_BSHK, rate, key):
         part, whole = self._parts(q_BLHK, k_BSHK)
@@ -286,7 +294,7 @@ def _prepare_chunked(
 def _chunked(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     qkv = q_BLHK, k_BSHK, v_BSHK
     fields = self.arrays["queries"], self.arrays["keys"]
-    return chunked.attend(self.mask, rate, *qkv, *fields, key)
+    return chunked.attend(self.mask, rate, *qkv, *fields, key, self.distances)
 
 
 def _prepare_flash(

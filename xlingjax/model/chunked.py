@@ -87,13 +87,15 @@ def attend(
     queries: Fields,
     keys: Fields,
     key: Array | None,
+    distances: Any = None,
 ) -> Array:
-    """[B, L, H, K] in the type of the values. queries, keys: of [B, L] and [B, S]."""
+    """[B, L, H, K] in the type of the values. queries, keys: of [B, L] and [B, S]; distances: those
+    that add to the scores."""
     lowest = jnp.finfo(jnp.float32).min
 
     def of_block(first, part, whole, key):
         q_BQHK, fields_BQ = part
-        k_BSHK, v_BSHK, keys = whole
+        k_BSHK, v_BSHK, keys, distances = whole
         # As the backend `xla`: queries are scaled, the softmax is in float32.
         s_BHQS = jnp.einsum(
             "BQHK,BSHK->BHQS",
@@ -102,11 +104,13 @@ def attend(
             preferred_element_type=jnp.float32,
         )
         s_BHQS = apart(s_BHQS)
+        if distances is not None:
+            s_BHQS += distances.biases(fields_BQ.position)
         allowed_BQS = mask(fields_BQ, keys)
         s_BHQS = jnp.where(allowed_BQS[:, None], s_BHQS, lowest)
         p_BHQS = jax.nn.softmax(s_BHQS, axis=-1).astype(v_BSHK.dtype)
         p_BHQS = dropout(p_BHQS, rate, key)
         return jnp.einsum("BHQS,BSHK->BQHK", p_BHQS, v_BSHK)
 
-    whole = k_BSHK, v_BSHK, keys
+    whole = k_BSHK, v_BSHK, keys, distances
     return in_blocks(of_block, (q_BLHK, queries), whole, key)

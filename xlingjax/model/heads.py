@@ -26,6 +26,8 @@ class VocabularyHead(nn.Module):
     @nn.compact
     def __call__(self, h_BMD: Array) -> tuple[Array, Array]:
         c = self.config
+        if c.head_scale:
+            h_BMD = h_BMD * c.dim**-0.5
         if c.head == "transform":
             h_BMD = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(h_BMD)
             h_BMD = Norm(c, name="norm")(activation(c, h_BMD))

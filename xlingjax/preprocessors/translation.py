@@ -33,11 +33,11 @@ BOTH = "both"
 def start_ids(
     language_ids: np.ndarray, vocabulary: Vocabulary, language_tokens: bool
 ) -> np.ndarray:
-    """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or
+    """What the decoder begins with: `start_id`, which leaves the language to its embedding (XLM), or
     the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     if language_tokens:
         return vocabulary.size + language_ids
-    return np.full_like(language_ids, vocabulary.eos_id)
+    return np.full_like(language_ids, vocabulary.start_id)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ ORDINARY = {
     for name in (
         *("positions", "window", "norm", "norm_bias", "embedding_norm", "first_norm", "kv_heads"),
         *("attention_bias", "activation", "gated", "ffn_bias", "tied", "classifier_transform"),
+        *("head_size", "head_scale", "unseen"),
     )
 }
 """What the layers of most families compute."""

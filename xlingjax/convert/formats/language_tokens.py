@@ -61,7 +61,7 @@ def writing_of(
     """languages: of the run, index = id; language: that it is exported for, or a direction. Raises
     UserError for a language that is not the run's."""
     if not config.language_tokens:
-        return Writing(vocabulary.eos_id, (), vocabulary.size)
+        return Writing(vocabulary.start_id, (), vocabulary.size)
     names = names_of(languages)
     start, source = None, ""
     if language or config.language_tokens == 1:

@@ -214,6 +214,8 @@ def _theirs(
     if kind == "decoder":
         names["decoder_input_ids"] = "decoder_ids"
     given = {argument: torch.tensor(batch[name]).long() for argument, name in names.items()}
+    if config.unseen is not None:
+        given["attention_mask"] *= given["input_ids"] != config.unseen
     with torch.no_grad():
         if config.streams:
             computed = _by_steps(theirs, given)

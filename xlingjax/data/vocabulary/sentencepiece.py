@@ -203,6 +203,11 @@ class Vocabulary:
             )
         return made
 
+    @property
+    def start_id(self) -> int:
+        """What a decoder begins with where no language is said: `</s>`, or T5's padding."""
+        return self.pad_id if self.bos_id == self.pad_id else self.eos_id
+
     def files(self) -> dict[str, bytes]:
         """{name: content} of what `load` reads from a folder, to take it elsewhere."""
         # Only a PieceTable has none, and it has files of its own.
