@@ -65,7 +65,7 @@ def test_numbers_and_texts_are_theirs_in_and_out(kind, untied, tmp_path, capsys)
         given = tokenizer(line, return_tensors="pt")
         ids = theirs.generate(**given, suppress_tokens=never, max_new_tokens=24)
         assert ids[0, 1 : 1 + len(found.ids)].tolist() == [*found.ids]
-    assert len({id for one in ours for id in one.ids}) > 4
+    assert len({id for one in ours for id in one.ids}) > 2
     scored = generator.score(LINES, [one.ids for one in ours], "", "")
     totals = [[one.log_probability for one in some] for some in (scored, ours)]
     np.testing.assert_allclose(*totals, atol=1e-3)
