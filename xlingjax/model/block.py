@@ -1,5 +1,7 @@
 """One transformer block: self-attention, the optional cross-attention slot, feed-forward."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -78,7 +80,8 @@ class MultiHeadAttention(nn.Module):
                 if c.positions == "disentangled" and attention.distances is not None:
                     own = None if key is None else jax.random.fold_in(key, 1)
                     states_UD = dropout(attention.distances.states_UD, c.dropout, own)
-                    attention = attention.between(query(states_UD), key_of(states_UD))
+                    of_distances = query(states_UD), key_of(states_UD)
+                    attention = dataclasses.replace(attention, of_distances=of_distances)
                 if self.is_mutable_collection(WEIGHTS):
                     weights_BHLS = attention.weights(q_BLHK, k_BSHK)
                     self.sow(WEIGHTS, "weights", weights_BHLS)

@@ -273,7 +273,10 @@ class ModelConfig:
                 "positions='disentangled' has neither window nor kv_heads",
             ),
             (self.true_rows < self.vocab_size, "table_rows must be vocab_size or more"),
-            (not self.head_size and self.dim % self.heads, f"heads={self.heads} does not divide dim={self.dim}"),
+            (
+                not self.head_size and self.dim % self.heads,
+                f"heads={self.heads} does not divide dim={self.dim}",
+            ),
             (
                 self.position_offset >= self.max_positions,
                 f"max_positions={self.max_positions} leaves no row above position_offset",

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import dropout
 
 Array = jax.Array
 
@@ -80,8 +79,8 @@ def distances_of(
     return Distances(*given, jnp.asarray(np.r_[: exact + 1, wide]), True)
 
 
-def scores(part: Any, whole: Any, hidden: Any) -> Array:
-    """float32 [B, H, Q, S] of a block of queries, hidden keys at the lowest number."""
+def scores(part: Any, whole: Any) -> Array:
+    """float32 [B, H, Q, S] of a block of queries."""
     q_BQHK, positions_BQ = part
     k_BSHK, of_queries_UHK, of_keys_UHK, distances = whole
     # Three sums of as many products each.
@@ -98,11 +97,4 @@ def scores(part: Any, whole: Any, hidden: Any) -> Array:
     )
     s_BHQS = products("BQHK,BSHK->BHQS", q_BQHK, k_BSHK)
     s_BHQS += jnp.take_along_axis(to_positions_BHQU, index_B1QS, axis=-1)
-    s_BHQS += jnp.swapaxes(from_positions_BHSQ, -1, -2)
-    return jnp.where(hidden, jnp.finfo(jnp.float32).min, s_BHQS)
-
-
-def attend(rate: float, part: Any, whole: Any, hidden: Any, v_BSHK: Array, key: Any) -> Array:
-    """[B, Q, H, K] in the type of the values."""
-    p_BHQS = jax.nn.softmax(scores(part, whole, hidden), axis=-1).astype(v_BSHK.dtype)
-    return jnp.einsum("BHQS,BSHK->BQHK", dropout(p_BHQS, rate, key), v_BSHK)
+    return s_BHQS + jnp.swapaxes(from_positions_BHSQ, -1, -2)

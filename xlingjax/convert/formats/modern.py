@@ -5,7 +5,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlingjax.convert.formats.family import SWITCH, TAGS_AND_SPANS, Family, projections, split
+from xlingjax.convert.formats.family import (
+    SHAPE,
+    SWITCH,
+    TAGS_AND_SPANS,
+    Family,
+    projections,
+    split,
+)
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
@@ -14,15 +21,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 _ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu"}
-_SHAPE = {
-    "layers": ("num_hidden_layers", None),
-    "dim": ("hidden_size", None),
-    "heads": ("num_attention_heads", None),
-    "ffn": ("intermediate_size", None),
-    "vocab_size": ("vocab_size", None),
-    "max_positions": ("max_position_embeddings", 8192),
-    "init_std": ("initializer_range", 0.02),
-}
+_SHAPE = {**SHAPE, "max_positions": ("max_position_embeddings", 8192)}
 _ROTARY = {"positions": "rotary", "gated": True, "embedding_scale": False, "decoder_layers": 0}
 _ROPE, _GLOBAL, _LOCAL = "rope_parameters", "full_attention", "sliding_attention"
 
@@ -136,6 +135,7 @@ class ModernBert(Rotary):
             "classifier/out": "classifier",
         },
     )
+    same_class = {"mean": "xlm"}
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
@@ -177,11 +177,6 @@ class ModernBert(Rotary):
         if named is not None and named != _layer_types(layers, every):
             raise UserError(f"{fields.path}: layer_types={named!r}: only each n-th may be global")
         return every
-
-    def architecture(self, config: ModelConfig) -> str:
-        if config.classifier == "mean":
-            config = config.replace(classifier="xlm")
-        return super().architecture(config)
 
     def modules_without_head(self) -> dict[str, str]:
         return {ours: name for ours, name in self.modules.items() if not ours.startswith("head")}
@@ -265,6 +260,7 @@ class EuroBert(Rotary):
             ("gelu", "late"), {"classifier/dense": "dense", "classifier/out": "classifier"}
         ),
     }
+    same_class = {"gelu": "late"}
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
@@ -286,11 +282,6 @@ class EuroBert(Rotary):
             **self.computed,
             **settings,
         )
-
-    def architecture(self, config: ModelConfig) -> str:
-        if config.classifier == "gelu":
-            config = config.replace(classifier="late")
-        return super().architecture(config)
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from xlingjax.convert.formats.family import Family, projections
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.tokenizer_files import read_object
+from xlingjax.data.vocabulary.tokenizer_files import T5, read_object
 from xlingjax.model.config import ModelConfig
 
 PIECES = "spiece.model"
@@ -42,6 +42,16 @@ _LAYER = {
 _CROSS = {
     **_attention("cross_attention/attention", "layer.1.EncDecAttention"),
     "cross_attention/norm": "layer.1.layer_norm",
+}
+
+
+_MODULES = {
+    "embeddings/tokens": "shared",
+    **below("encoder/layers/", "encoder.block.{n}.", _LAYER | _feed_forward("layer.1")),
+    **below("decoder/layers/", "decoder.block.{n}.", _LAYER | _CROSS | _feed_forward("layer.2")),
+    "encoder/final_norm": "encoder.final_layer_norm",
+    "decoder/final_norm": "decoder.final_layer_norm",
+    "head/tokens": "lm_head",
 }
 
 
@@ -80,7 +90,6 @@ class Mt5(Family):
         "gated": True,
         "ffn_bias": "none",
         "head": "plain",
-        "head_scale": False,
         "decoder_embeddings": "shared",
         "tied_self_attention": False,
         "language_tokens": 0,
@@ -89,20 +98,13 @@ class Mt5(Family):
     head = "lm_head."
     tied = dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), _WORDS)
     modules = {
-        "embeddings/tokens": "shared",
+        **_MODULES,
         "encoder/distances": f"encoder.block.0.{_BIASES}",
         "decoder/distances": f"decoder.block.0.{_BIASES}",
-        **below("encoder/layers/", "encoder.block.{n}.", _LAYER | _feed_forward("layer.1")),
-        **below(
-            "decoder/layers/", "decoder.block.{n}.", _LAYER | _CROSS | _feed_forward("layer.2")
-        ),
-        "encoder/final_norm": "encoder.final_layer_norm",
-        "decoder/final_norm": "decoder.final_layer_norm",
-        "head/tokens": "lm_head",
     }
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        fields.architecture(self.architectures, next(iter(self.architectures)))
+        fields.architecture(self.architectures, *self.architectures)
         return ModelConfig(
             name=name,
             unseen=fields.index("pad_token_id", 0),
@@ -135,7 +137,7 @@ class UMt5(Mt5):
     # By transformers, which says that the head is tied even where it is not.
     computed = {**Mt5.computed, "positions": "relative_by_layer", "head_scale": True}
     modules = {
-        **{ours: name for ours, name in Mt5.modules.items() if not ours.endswith("/distances")},
+        **_MODULES,
         "encoder/layers/attention/distances": f"encoder.block.{{n}}.{_BIASES}",
         "decoder/layers/attention/distances": f"decoder.block.{{n}}.{_BIASES}",
     }
@@ -152,7 +154,6 @@ def tokenizer_of(folder: Path) -> bytes:
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     proto = ModelProto.FromString((folder / PIECES).read_bytes())
-    names = [piece.piece for piece in proto.pieces]
     count = read_object(folder / "tokenizer_config.json").get("extra_ids", 100)
     sentinels = [f"<extra_id_{number}>" for number in reversed(range(count))]
     words = pre_tokenizers.Metaspace(prepend_scheme="always")
@@ -161,8 +162,5 @@ def tokenizer_of(folder: Path) -> bytes:
         made.normalizer = normalizers.Precompiled(charsmap)
     made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
     made.decoder = decoders.Metaspace(prepend_scheme="always")
-    made.add_special_tokens([*names[:3], *sentinels])
-    made.post_processor = processors.TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", names.index("</s>"))]
-    )
+    made.add_special_tokens([*T5.values(), *sentinels])
     return made.to_str().encode()
