@@ -43,8 +43,8 @@ class Classifier(nn.Module):
     """States -> float32 logits_BC (of `OF_TOKENS` logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has
-    no dropout before it, "relu" has ReLU for tanh there; "gelu" is "xlmr" with GELU, "late" the mean
-    of its logits of every state.
+    no dropout before it, "relu" has ReLU for tanh there; "gelu" is "xlmr" with GELU, "late" the
+    mean of its logits of every state.
     "difference" reads u - v and |u - v| of the mean states u, v of a pair's texts, each scaled to
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language

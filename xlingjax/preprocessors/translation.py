@@ -33,8 +33,8 @@ BOTH = "both"
 def start_ids(
     language_ids: np.ndarray, vocabulary: Vocabulary, language_tokens: bool
 ) -> np.ndarray:
-    """What the decoder begins with: `start_id`, which leaves the language to its embedding (XLM), or
-    the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
+    """What the decoder begins with: `start_id`, which leaves the language to its embedding (XLM),
+    or the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     if language_tokens:
         return vocabulary.size + language_ids
     return np.full_like(language_ids, vocabulary.start_id)
