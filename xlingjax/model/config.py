@@ -20,8 +20,8 @@ MOST = {
 }
 """More is no model, and would be a table of as many names before it is found out."""
 WHOLE = {
-    "[1, inf)": "heads head_size kv_heads vocab_size table_rows max_positions vocab_multiple segments"
-    " global_every relative_buckets relative_max_distance",
+    "[1, inf)": "heads head_size kv_heads vocab_size table_rows max_positions vocab_multiple"
+    " segments global_every relative_buckets relative_max_distance",
     "[0, inf)": "num_languages dan language_tokens position_offset unroll window lora unseen",
 }
 """Interval -> other fields whose whole numbers lie in it."""
