@@ -22,7 +22,7 @@ from xlingjax.data.rows.targets import (
     translation_rows,
 )
 from xlingjax.data.store.tokenise import Records
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary, start_id
 from xlingjax.errors import require_choice
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
 from xlingjax.preprocessors.xlm import is_special
@@ -37,7 +37,7 @@ def start_ids(
     or the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     if language_tokens:
         return vocabulary.size + language_ids
-    return np.full_like(language_ids, vocabulary.start_id)
+    return np.full_like(language_ids, start_id(vocabulary))
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,12 @@ def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.fromiter(ids, np.int32, int(lengths.sum())), lengths
 
 
+def start_id(vocabulary: Vocabulary) -> int:
+    """What a decoder begins with where no language is said: `</s>`, or T5's padding."""
+    opened_by_padding = vocabulary.bos_id == vocabulary.pad_id
+    return vocabulary.pad_id if opened_by_padding else vocabulary.eos_id
+
+
 class Vocabulary:
     """Text <-> model ids.
 
@@ -202,11 +208,6 @@ class Vocabulary:
                 " is damaged, or of another vocabulary; put both back from a copy"
             )
         return made
-
-    @property
-    def start_id(self) -> int:
-        """What a decoder begins with where no language is said: `</s>`, or T5's padding."""
-        return self.pad_id if self.bos_id == self.pad_id else self.eos_id
 
     def files(self) -> dict[str, bytes]:
         """{name: content} of what `load` reads from a folder, to take it elsewhere."""
