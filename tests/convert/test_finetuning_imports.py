@@ -69,6 +69,8 @@ def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
         ("xlm", "xtreme/udpos", [*imported_folders.XLM_CODES]),  # whose rows they are
         ("mbart", "xglue/ntg", 25),
         ("prophetnet", "xglue/ntg", TESTED),
+        ("mt5", "xglue/ntg", TESTED),
+        ("mt5", "xtreme/xnli", TESTED),
         ("ernie_m", "xtreme/pawsx", ["de", "en"]),
     ],
     indirect=["folder"],

@@ -74,6 +74,12 @@ def prophetnet(path):
     test_prophetnet_tokenizer.model(path, len(words), bos_token_id=4, eos_token_id=4)
 
 
+def mt5(path):
+    from tests.convert.formats import test_t5
+
+    test_t5.save(path, "MT5", True)
+
+
 def ernie_m(path):
     from tests.convert.formats import test_ernie_m
     from tests.helpers import foreign_models as foreign
@@ -84,7 +90,9 @@ def ernie_m(path):
     test_ernie_m.published(path, model, test_ernie_m.CONFIG | {"vocab_size": rows})
 
 
-FAMILIES = {made.__name__: made for made in (xlm_roberta, bert, xlm, mbart, prophetnet, ernie_m)}
+FAMILIES = {
+    made.__name__: made for made in (xlm_roberta, bert, xlm, mbart, prophetnet, mt5, ernie_m)
+}
 
 
 def at_hand(monkeypatch, cache):

@@ -48,7 +48,7 @@ def bucket(distance):
 
 def test_distances_share_buckets_from_half_of_them_on():
     positions = np.arange(60)[None]
-    found = distances_of(CONFIG, positions).index(positions)
+    found = distances_of(CONFIG, positions, positions).index(positions)
     wanted = [[8 + bucket(q - k) for k in range(40)] for q in range(40)]
     np.testing.assert_array_equal(found[0, :40, :40], wanted)
     assert found.min() == 1 and found.max() == 15
@@ -80,11 +80,38 @@ def test_weights_are_those_of_the_three_products():
         np.testing.assert_allclose(weights[0, :, i, seen].T, wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_blocks_of_queries_give_what_a_row_in_one_piece_gives():
+def t5_bucket(distance, buckets, longest=40):
+    """As Raffel et al. 2020's code has it, of a distance from 0 on."""
+    exact = buckets // 2
+    if distance < exact:
+        return distance
+    wide = math.log(distance / exact) / math.log(longest / exact) * (buckets - exact)
+    return min(exact + int(wide), buckets - 1)
+
+
+def test_t5_has_half_of_its_buckets_for_keys_behind_a_query():
+    config, positions = CONFIG.replace(positions="relative"), np.arange(60)[None]
+    found = distances_of(config, positions, positions).index(positions)[0]
+    wanted = [[t5_bucket(abs(q - k), 4) + 4 * (k > q) for k in range(60)] for q in range(60)]
+    np.testing.assert_array_equal(found, wanted)
+    found = distances_of(config, positions, positions, causal=True).index(positions)[0]
+    for q in range(60):
+        assert found[q, : q + 1].tolist() == [t5_bucket(q - k, 8) for k in range(q + 1)]
+
+
+UNSEEN = CONFIG.replace(unseen=3)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [CONFIG, UNSEEN.replace(positions="relative"), UNSEEN.replace(positions="relative_by_layer")],
+    ids=lambda config: config.positions,
+)
+def test_blocks_of_queries_give_what_a_row_in_one_piece_gives(config):
     batch = batch_of(192)
-    model = build_model(CONFIG)
+    model = build_model(config)
     params = model.init(jax.random.key(0))
-    other = build_model(dataclasses.replace(CONFIG, attention_backend="chunked"))
+    other = build_model(dataclasses.replace(config, attention_backend="chunked"))
 
     def total(model):
         return lambda params: (model.encode(params, batch, bidirectional) ** 2).mean()
@@ -97,6 +124,20 @@ def test_blocks_of_queries_give_what_a_row_in_one_piece_gives():
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+def test_nobody_sees_what_opens_a_row_of_t5():
+    config = UNSEEN.replace(positions="relative", layers=2)
+    batch, model = batch_of(24), build_model(config)
+    batch["input_ids"] = np.where(batch["position_ids"] == 0, 3, batch["input_ids"])
+    params = model.init(jax.random.key(0))
+    first = np.asarray(model.encode(params, batch, bidirectional))
+    words = params["embeddings"]["tokens"]
+    words["embedding"] = words["embedding"].at[3].multiply(-1)
+    found = np.asarray(model.encode(params, batch, bidirectional))
+    same = np.isclose(first, found, atol=1e-6).all(-1)
+    np.testing.assert_array_equal(same, batch["input_ids"] != 3)
+
+
 def test_flash_knows_no_distances():
-    with pytest.raises(UserError, match="need attention_backend=xla or chunked"):
-        CONFIG.replace(attention_backend="flash")
+    for positions in ("disentangled", "relative"):
+        with pytest.raises(UserError, match="need attention_backend=xla or chunked"):
+            CONFIG.replace(positions=positions, attention_backend="flash")

@@ -14,6 +14,7 @@ from xlingjax.data.text.given import require_list
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.inference.sentences import LONGEST
+from xlingjax.model.encoder import seen_fields
 from xlingjax.model.masks import bidirectional
 
 POOLINGS = ("mean", "mean_no_special", "first")
@@ -81,7 +82,7 @@ def pooling_weights(
     - first: the first token, `<s>` or XLM's `</s>`
     """
     if pooling == "first":
-        weights = valid_BL & (np.arange(valid_BL.shape[1]) == 0)
+        weights = valid_BL.any(axis=1, keepdims=True) & (np.arange(valid_BL.shape[1]) == 0)
     elif pooling == "mean_no_special":
         weights = valid_BL & ~np.isin(input_ids_BL, sorted(special_ids))
         # An empty sentence would have no weight at all, and its vector no meaning.
@@ -143,7 +144,7 @@ def embed_texts(
     run = compiled(_pooled_states, model, mesh, layers)
     out = None
     for members, batch in _batches(sentences, *of_batch, tokens_per_batch, mesh):
-        ids, valid = batch["input_ids"], batch["pack_ids"] > 0
+        ids, valid = batch["input_ids"], seen_fields(model.config, batch).valid
         weights_PBL = np.stack(
             [pooling_weights(ids, valid, vocabulary.special_ids, pooling) for pooling in poolings]
         )

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlingjax.data.text.given import require_list
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary, start_id
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import compiled, place, row_multiple
@@ -247,7 +247,7 @@ class Generator:
         # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
         if self.model.config.language_tokens:
             return self.vocabulary.size + language
-        return self.vocabulary.eos_id
+        return start_id(self.vocabulary)
 
     def tokens(self, lines: Sequence[str | Sequence[int]], first: int = 1) -> list[list[int]]:
         """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;

@@ -55,7 +55,7 @@ class Attention:
     """Of queries and of keys: how far their positions turn them (`turns_of`)."""
     distances: Distances | None = None
     of_distances: tuple[Array, Array] | None = None
-    """Their queries and keys [U, H, K] in a layer (`between`)."""
+    """Their queries and keys [U, H, K] in a layer, which makes them of the states."""
     blocks: int = dataclasses.field(default=1, metadata={"static": True})
     """Into so many a row is cut, each to be computed as a row of its own (`_blocks`)."""
 
@@ -83,8 +83,6 @@ class Attention:
     def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None) -> Array:
         rate = 0.0 if key is None else self.dropout
         compute = _BACKENDS[self.backend][1]
-        if self.distances is not None:
-            return self._apart(q_BLHK, k_BSHK, v_BSHK, rate, key)
         shape = q_BLHK.shape
         q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
         shared = shape[2] // k_BSHK.shape[2]
@@ -100,37 +98,29 @@ class Attention:
         Raises `Refused` on another backend than xla: the others never have them all."""
         whole = self.backend == "xla" and self.blocks == 1
         require(whole, self.backend, "keeps no weights")
-        if self.distances is not None:
-            part, whole = self._parts(q_BLHK, k_BSHK)
-            hidden_B1LS = self.arrays["bias_B1LS"] < 0
-            return jax.nn.softmax(distances.scores(part, whole, hidden_B1LS), axis=-1)
         q_BLHK, k_BSHK = self._turned(q_BLHK, k_BSHK)
         k_BSHK = jnp.repeat(k_BSHK, q_BLHK.shape[2] // k_BSHK.shape[2], 2)
-        s_BHLS = scores(q_BLHK, k_BSHK, self.arrays["bias_B1LS"], "BSHK")
-        return jax.nn.softmax(s_BHLS, axis=-1)
+        return jax.nn.softmax(self.scores(q_BLHK, k_BSHK), axis=-1)
 
-    def between(self, of_queries_UHK: Array, of_keys_UHK: Array) -> "Attention":
-        """In a layer, which makes queries and keys of the distances' states."""
-        return dataclasses.replace(self, of_distances=(of_queries_UHK, of_keys_UHK))
+    def biased(self, table_UH: Array) -> "Attention":
+        """With what each distance adds to the scores of each head."""
+        distances = dataclasses.replace(self.distances, states_UD=table_UH)
+        if self.backend != "xla":
+            return dataclasses.replace(self, distances=distances)
+        bias_BHLS = self.arrays["bias_B1LS"] + distances.biases(distances.queries_BQ)
+        return dataclasses.replace(self, arrays={"bias_B1LS": bias_BHLS}, distances=None)
 
-    def _parts(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Any, Any]:
-        of = *(self.of_distances or ()), self.distances
-        return (q_BLHK, self.distances.positions_BL), (k_BSHK, *of)
+    def parts(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Any, Any]:
+        """What disentangled scores are made of: what is of a query, and all else."""
+        of = *self.of_distances, self.distances
+        return (q_BLHK, self.distances.queries_BQ), (k_BSHK, *of)
 
-    def _apart(self, q_BLHK, k_BSHK, v_BSHK, rate, key):
-        part, whole = self._parts(q_BLHK, k_BSHK)
-        if self.backend == "xla":
-            hidden_B1LS = self.arrays["bias_B1LS"] < 0
-            return distances.attend(rate, part, whole, hidden_B1LS, v_BSHK, key)
-
-        def of_block(_, part, whole, key):
-            (part, queries_BQ), (whole, v_BSHK, keys) = part, whole
-            hidden_B1QS = ~self.mask(queries_BQ, keys)[:, None]
-            return distances.attend(rate, part, whole, hidden_B1QS, v_BSHK, key)
-
-        fields = self.arrays["queries"], self.arrays["keys"]
-        whole = whole, v_BSHK, fields[1]
-        return chunked.in_blocks(of_block, (part, fields[0]), whole, key)
+    def scores(self, q_BLHK: Array, k: Array, axes: str = "BSHK") -> Array:
+        """float32 [B, H, L, S], of the backend `xla`."""
+        bias_B1LS = self.arrays["bias_B1LS"]
+        if self.of_distances is not None:
+            return distances.scores(*self.parts(q_BLHK, k)) + bias_B1LS
+        return scores(q_BLHK, k, bias_B1LS, axes)
 
     def _turned(self, q_BLHK: Array, k_BSHK: Array) -> tuple[Array, Array]:
         if self.turns is None:
@@ -261,7 +251,7 @@ def _prepare_xla(mask: Mask, queries: Fields, keys: Fields, mesh: Mesh | None) -
 
 
 def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
-    s_BHLS = scores(q_BLHK, k, self.arrays["bias_B1LS"], axes)
+    s_BHLS = self.scores(q_BLHK, k, axes)
     keeps_BHLS = None
     if rate and key is not None:
         keeps_BHLS = dropout_keeps(s_BHLS.shape, rate, key)
@@ -284,9 +274,17 @@ def _prepare_chunked(
 
 
 def _chunked(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
-    qkv = q_BLHK, k_BSHK, v_BSHK
     fields = self.arrays["queries"], self.arrays["keys"]
-    return chunked.attend(self.mask, rate, *qkv, *fields, key)
+    score, part, whole = _score, (q_BLHK, fields[0].position), (k_BSHK, self.distances)
+    if self.of_distances is not None:
+        score, (part, whole) = distances.scores, self.parts(q_BLHK, k_BSHK)
+    return chunked.attend(score, self.mask, rate, part, whole, v_BSHK, *fields, key)
+
+
+def _score(part: Any, whole: Any) -> Array:
+    (q_BQHK, positions_BQ), (k_BSHK, apart) = part, whole
+    bias = 0.0 if apart is None else apart.biases(positions_BQ)
+    return scores(q_BQHK, k_BSHK, bias, "BSHK")
 
 
 def _prepare_flash(

@@ -1,12 +1,14 @@
 """One transformer block: self-attention, the optional cross-attention slot, feed-forward."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, Norm, activation, dropout, split_key
+from xlingjax.model.layers import Dense, Embed, Norm, activation, dropout, split_key
 
 Array = jax.Array
 
@@ -63,6 +65,11 @@ class MultiHeadAttention(nn.Module):
         kv_heads = c.kv_heads or c.heads
         query, key_of = project("query", c.heads), project("key", kv_heads)
         q_BLHK = query(x_BLD)
+        if c.has_biases:
+            # Backends divide by it, and T5 does not.
+            q_BLHK = q_BLHK * c.head_dim**0.5
+        if c.positions == "relative_by_layer" and attention.distances is not None:
+            attention = attention.biased(distance_biases(c))
         if isinstance(memory, tuple):
             o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
         else:
@@ -70,10 +77,11 @@ class MultiHeadAttention(nn.Module):
             k_BSHK = key_of(memory)
             v_BSHK = project("value", kv_heads)(memory)
             if past is None:
-                if attention.distances is not None:
+                if c.positions == "disentangled" and attention.distances is not None:
                     own = None if key is None else jax.random.fold_in(key, 1)
                     states_UD = dropout(attention.distances.states_UD, c.dropout, own)
-                    attention = attention.between(query(states_UD), key_of(states_UD))
+                    of_distances = query(states_UD), key_of(states_UD)
+                    attention = dataclasses.replace(attention, of_distances=of_distances)
                 if self.is_mutable_collection(WEIGHTS):
                     weights_BHLS = attention.weights(q_BLHK, k_BSHK)
                     self.sow(WEIGHTS, "weights", weights_BHLS)
@@ -86,6 +94,13 @@ class MultiHeadAttention(nn.Module):
         if past is None:
             return y_BLD
         return y_BLD, past
+
+
+def distance_biases(config: ModelConfig) -> Array:
+    """[U, H], parameters `distances/embedding` of the module that asks."""
+    buckets_U = jnp.arange(config.relative_buckets)
+    names = (None, "heads")
+    return Embed(config, len(buckets_U), names, width=config.heads, name="distances")(buckets_U)
 
 
 class CrossAttention(nn.Module):

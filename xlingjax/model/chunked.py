@@ -79,34 +79,26 @@ def apart(s_BHQS: Array) -> Array:
 
 
 def attend(
+    score: Callable[[Any, Any], Array],
     mask: Mask,
     rate: float,
-    q_BLHK: Array,
-    k_BSHK: Array,
+    part: Any,
+    whole: Any,
     v_BSHK: Array,
     queries: Fields,
     keys: Fields,
     key: Array | None,
 ) -> Array:
-    """[B, L, H, K] in the type of the values. queries, keys: of [B, L] and [B, S]."""
-    lowest = jnp.finfo(jnp.float32).min
+    """[B, L, H, K] in the type of the values. score: float32 [B, H, Q, S] of what is of a block of
+    queries and of what every block reads (`in_blocks`). queries, keys: of [B, L] and [B, S]."""
 
     def of_block(first, part, whole, key):
-        q_BQHK, fields_BQ = part
-        k_BSHK, v_BSHK, keys = whole
-        # As the backend `xla`: queries are scaled, the softmax is in float32.
-        s_BHQS = jnp.einsum(
-            "BQHK,BSHK->BHQS",
-            q_BQHK * q_BQHK.shape[-1] ** -0.5,
-            k_BSHK,
-            preferred_element_type=jnp.float32,
-        )
-        s_BHQS = apart(s_BHQS)
+        (part, fields_BQ), (whole, v_BSHK, keys) = part, whole
+        s_BHQS = apart(score(part, whole))
         allowed_BQS = mask(fields_BQ, keys)
-        s_BHQS = jnp.where(allowed_BQS[:, None], s_BHQS, lowest)
+        s_BHQS = jnp.where(allowed_BQS[:, None], s_BHQS, jnp.finfo(jnp.float32).min)
         p_BHQS = jax.nn.softmax(s_BHQS, axis=-1).astype(v_BSHK.dtype)
         p_BHQS = dropout(p_BHQS, rate, key)
         return jnp.einsum("BHQS,BSHK->BQHK", p_BHQS, v_BSHK)
 
-    whole = k_BSHK, v_BSHK, keys
-    return in_blocks(of_block, (q_BLHK, queries), whole, key)
+    return in_blocks(of_block, (part, queries), (whole, v_BSHK, keys), key)

@@ -20,15 +20,22 @@ MOST = {
 }
 """More is no model, and would be a table of as many names before it is found out."""
 WHOLE = {
-    "[1, inf)": "heads kv_heads vocab_size table_rows max_positions vocab_multiple segments"
-    " global_every relative_buckets relative_max_distance",
-    "[0, inf)": "num_languages dan language_tokens position_offset unroll window lora",
+    "[1, inf)": "heads head_size kv_heads vocab_size table_rows max_positions vocab_multiple"
+    " segments global_every relative_buckets relative_max_distance",
+    "[0, inf)": "num_languages dan language_tokens position_offset unroll window lora unseen",
 }
 """Interval -> other fields whose whole numbers lie in it."""
 WITH_STREAMS = ("xla", "chunked")
 """Attention backends that know distances."""
 CHOICES: dict[str, tuple[str, ...]] = {
-    "positions": ("learned", "rotary", "sinusoidal", "disentangled"),
+    "positions": (
+        "learned",
+        "rotary",
+        "sinusoidal",
+        "disentangled",
+        "relative",
+        "relative_by_layer",
+    ),
     "norm_order": ("post", "pre"),
     "norm": ("layer", "rms"),
     "ffn_bias": ("both", "out", "none"),
@@ -49,6 +56,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plug_in_tagging",
         "plug_in_spans",
         "mean",
+        "late",
     ),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -78,7 +86,9 @@ class ModelConfig:
     """"learned": a table of positions is added to the embeddings; "sinusoidal": waves are
     (Vaswani et al. 2017, in the order of tensor2tensor); "rotary": queries and keys are turned by
     their positions (Su et al. 2021); "disentangled": scores depend on distances, in
-    `relative_buckets` of either sign (DeBERTa)."""
+    `relative_buckets` of either sign (DeBERTa); "relative": each of `relative_buckets` of distances
+    adds a number of each head to the scores, which are not scaled (T5); "relative_by_layer": and of
+    each layer (umT5)."""
     rotary_theta: float = 10_000.0
     """Of "rotary": wavelengths go from 2 pi tokens to 2 pi times this."""
     rotary_scale: float = 1.0
@@ -112,6 +122,8 @@ class ModelConfig:
     first_norm: bool = True
     """Of "pre": whether the first layer has a norm before its attention (ModernBERT has that of
     the embeddings)."""
+    head_size: int | None = None
+    """Width of a head; None = `dim` / `heads`."""
     kv_heads: int | None = None
     """Heads of keys and values, each read by equally many of the queries'; None = `heads`."""
     attention_bias: bool = True
@@ -125,6 +137,8 @@ class ModelConfig:
     (XLM-R); "plain": projection alone (BART, ProphetNet)."""
     tied: bool = True
     """Whether the head projects on the embeddings' token table, or on its own (EuroBERT)."""
+    head_scale: bool = False
+    """The head reads states times 1/sqrt(D) (umT5 in transformers)."""
     embedding_scale: bool = False
     """Word embeddings are read times sqrt(D) (fairseq's translation models)."""
     decoder_layers: int = 0
@@ -139,6 +153,8 @@ class ModelConfig:
     source_tokens: bool = False
     """Of `language_tokens`: sources begin with their language's, too, and a decoder reads `</s>`
     before its target's (NLLB)."""
+    unseen: int | None = None
+    """Id of a token that no other token sees: T5 has no `<s>`, and its padding opens rows here."""
     tied_self_attention: bool = False
     """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers`
     layers (VECO)."""
@@ -146,8 +162,8 @@ class ModelConfig:
     """Predicting streams of the decoder (ProphetNet §3.2; xFNP: 2): stream i predicts from the
     words that stand more than i before its target. 0 = an ordinary decoder."""
     relative_buckets: int = 32
-    """Buckets of distances between words that an n-stream decoder tells apart: the first half of
-    one distance each, the others wider and wider."""
+    """Buckets of distances between words that an n-stream decoder or T5 tells apart: the first half
+    of one distance each, the others wider and wider; in T5's encoder half of them for each sign."""
     relative_max_distance: int = 128
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
@@ -158,7 +174,7 @@ class ModelConfig:
     dropout, linear on every state; "spans": the same, with two outputs, where an answer begins and
     ends; "plug_in": as "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging",
     "plug_in_spans": as these, on [H; S] of every token; "mean": as "xlm", on the mean of the
-    states."""
+    states; "late": the mean of what "gelu" gives of each state (EuroBERT)."""
     classifier_transform: bool = False
     """Give "xlm", "mean", "tagging" and "spans" a dense layer, activation and norm before all else
     (ModernBERT)."""
@@ -235,9 +251,10 @@ class ModelConfig:
             object.__setattr__(self, "task_labels", tuple(sorted(pairs.items())) or None)
         no_decoder = not self.decoder_layers
         needs_decoder = self.classifier == "decoder" or self.language_tokens or self.streams
-        exact = self.relative_buckets // 2
         rotary = self.positions == "rotary"
+        exact = self.relative_buckets // (4 if self.has_biases else 2)
         apart = self.positions == "disentangled"
+        distant = self.streams or apart or self.has_biases
         for wrong, fault in (
             (
                 self.heads % (self.kv_heads or 1),
@@ -256,7 +273,10 @@ class ModelConfig:
                 "positions='disentangled' has neither window nor kv_heads",
             ),
             (self.true_rows < self.vocab_size, "table_rows must be vocab_size or more"),
-            (self.dim % self.heads, f"heads={self.heads} does not divide dim={self.dim}"),
+            (
+                not self.head_size and self.dim % self.heads,
+                f"heads={self.heads} does not divide dim={self.dim}",
+            ),
             (
                 self.position_offset >= self.max_positions,
                 f"max_positions={self.max_positions} leaves no row above position_offset",
@@ -271,12 +291,12 @@ class ModelConfig:
                 " decoder_layers",
             ),
             (
-                self.streams and self.lora,
-                "streams has no lora",
+                self.streams and (self.lora or self.has_biases),
+                "streams has no lora and no positions='relative'",
             ),
             (
-                (self.streams or apart) and self.attention_backend not in WITH_STREAMS,
-                "streams and positions='disentangled' need"
+                distant and self.attention_backend not in WITH_STREAMS,
+                "streams and positions='disentangled' and 'relative' need"
                 f" attention_backend={' or '.join(WITH_STREAMS)}",
             ),
             (
@@ -284,9 +304,9 @@ class ModelConfig:
                 "streams has no tied_self_attention: the encoder's knows no distances",
             ),
             (
-                (self.streams or apart) and not 0 < exact < self.relative_max_distance,
-                "distances need relative_buckets of 2 or more, and relative_max_distance over half"
-                " of them",
+                distant and not 0 < exact < self.relative_max_distance,
+                "distances need relative_buckets of 2 or more (positions='relative': 4), and"
+                " relative_max_distance over half of them",
             ),
         ):
             if wrong:
@@ -300,7 +320,12 @@ class ModelConfig:
 
     @property
     def head_dim(self) -> int:
-        return self.dim // self.heads
+        return self.head_size or self.dim // self.heads
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether distances add to scores (T5)."""
+        return self.positions.startswith("relative")
 
     @property
     def padded_vocab_size(self) -> int:

@@ -3,7 +3,7 @@
 Parameter paths (also the names on disk):
 `embeddings/{tokens,positions,languages,segments}/embedding`, `embeddings/norm/{scale,bias}`,
 `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
-`encoder/distances/embedding`, `encoder/distances_norm/{scale,bias}` (DeBERTa),
+`encoder/distances/embedding` (T5), also `encoder/distances_norm/{scale,bias}` (DeBERTa),
 `head/{dense/{kernel,bias},norm/{scale,bias},tokens/embedding,bias}`,
 `classifier/{{dense,out}/{kernel,bias},norm/{scale,bias}}`, of several tasks
 `classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
@@ -25,7 +25,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import bind, turns_of
 from xlingjax.model.block import WEIGHTS
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.distances import distances_of
+from xlingjax.model.distances import Distances, distances_of
 from xlingjax.model.heads import (
     Classifier,
     DeepAveraging,
@@ -140,13 +140,15 @@ class _Modules(nn.Module):
         keys = split_key(key)
         fields = Fields.from_batch(batch)
 
-        def bound(mask, theta=c.rotary_theta, apart=c.positions == "disentangled"):
+        keys_of_rows = seen_fields(c, batch)
+
+        def bound(mask, theta=c.rotary_theta, apart=True):
             turns = None
-            distances = distances_of(c, batch["position_ids"]) if apart else None
+            distances = self.distances(batch) if apart else None
             if c.positions == "rotary":
                 turns = turns_of(batch["position_ids"] / c.rotary_scale, c.head_dim, theta)
             backend = c.attention_backend, c.attention_dropout, self.mesh
-            return bind(mask, fields, fields, *backend, turns, distances)
+            return bind(mask, fields, keys_of_rows, *backend, turns, distances)
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
@@ -161,15 +163,20 @@ class _Modules(nn.Module):
             attention = attention, bound(mask & near(c.window), c.local_theta or c.rotary_theta)
         return self.encoder(x_BLD, keys[1], attention, memory, all_layers)
 
+    def distances(self, batch: Batch) -> Distances | None:
+        positions_BL = batch["position_ids"]
+        if self.config.has_biases:
+            # An example's columns are one behind the other: those of one row do for all.
+            positions_BL = Fields.from_batch(batch).position[:1]
+        return distances_of(self.config, positions_BL, positions_BL)
+
     def everything(self):
         # Flax makes a parameter where it is first used, so each module is called once.
         batch = one_token()
         fields = Fields.from_batch(batch)
         # On "xla", which takes rows of any length: the parameters are the same for every backend.
         attention = other = bind(bidirectional, fields, fields)
-        if self.config.positions == "disentangled":
-            distances = distances_of(self.config, batch["position_ids"])
-            attention = dataclasses.replace(attention, distances=distances)
+        attention = dataclasses.replace(attention, distances=self.distances(batch))
         x_BLD = self.embeddings(batch, None)
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, other))
         self.head(h_BLD)
@@ -186,6 +193,14 @@ class _Modules(nn.Module):
             self.paraphrase(h_BLD, None)
         if self.config.dan:
             self.dan(x_BLD, fields.valid)
+
+
+def seen_fields(config: ModelConfig, batch: Batch) -> Fields:
+    """Of what other tokens may see."""
+    if config.unseen is None:
+        return Fields.from_batch(batch)
+    seen_BL = batch["pack_ids"] * (batch["input_ids"] != config.unseen)
+    return Fields.from_batch({**batch, "pack_ids": seen_BL})
 
 
 def one_token() -> dict[str, Array]:
@@ -312,7 +327,7 @@ class Encoder:
                 f"model {c.name} has no classification head{f' of task {task!r}' if task else ''}"
                 f" (of tasks: {known}); set num_labels or task_labels"
             )
-        fields = Fields.from_batch(batch)
+        fields = seen_fields(c, batch)
         if task is None:
             return self._run(params, lambda modules: modules.classifier(h_BLD, rng, fields))
         found = self._run(params, lambda modules: modules.classifiers(h_BLD, rng, fields, task))

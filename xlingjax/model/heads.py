@@ -26,6 +26,8 @@ class VocabularyHead(nn.Module):
     @nn.compact
     def __call__(self, h_BMD: Array) -> tuple[Array, Array]:
         c = self.config
+        if c.head_scale:
+            h_BMD = h_BMD * c.dim**-0.5
         if c.head == "transform":
             h_BMD = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(h_BMD)
             h_BMD = Norm(c, name="norm")(activation(c, h_BMD))
@@ -41,7 +43,8 @@ class Classifier(nn.Module):
     """States -> float32 logits_BC (of `OF_TOKENS` logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has
-    no dropout before it, "relu" has ReLU for tanh there; "gelu" is "xlmr" with GELU.
+    no dropout before it, "relu" has ReLU for tanh there; "gelu" is "xlmr" with GELU, "late" the
+    mean of its logits of every state.
     "difference" reads u - v and |u - v| of the mean states u, v of a pair's texts, each scaled to
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
@@ -67,19 +70,23 @@ class Classifier(nn.Module):
         elif c.classifier in OF_TOKENS:
             x = dropout(self._transformed(h_BLD), rate, keys[0])
         elif c.classifier == "mean":
-            valid_BL1 = fields.valid[..., None]
-            mean_BD = (h_BLD * valid_BL1).sum(1, dtype=jnp.float32) / valid_BL1.sum(1)
-            x = dropout(self._transformed(mean_BD), rate, keys[0])
+            x = dropout(self._transformed(_mean(h_BLD, fields)), rate, keys[0])
+        elif c.classifier == "late":
+            x = dropout(h_BLD, rate, keys[0])
         elif c.classifier in ("pooler", "relu"):
             # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
         else:
             x = dropout(self._transformed(h_BLD[:, 0]), rate, keys[0])
-        if c.classifier in ("xlmr", "pooler", "relu", "gelu", "plug_in", "decoder"):
+        if c.classifier in ("xlmr", "pooler", "relu", "gelu", "late", "plug_in", "decoder"):
             x = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x)
-            own = {"relu": jax.nn.relu, "gelu": partial(jax.nn.gelu, approximate=False)}
+            gelu = partial(jax.nn.gelu, approximate=False)
+            own = {"relu": jax.nn.relu, "gelu": gelu, "late": gelu}
             x = own.get(c.classifier, jnp.tanh)(x)
             x = dropout(x, rate, keys[1])
+        if c.classifier == "late":
+            # The mean of their logits, since what is left is linear.
+            x = _mean(x, fields)
         inputs = "mlp" if c.classifier == "difference" else "embed"
         logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)
         # The loss takes its logarithm in float32.
@@ -111,6 +118,11 @@ class TaskClassifiers(nn.Module):
                 classifier = Classifier(c.replace(num_labels=labels), name=name)
                 logits[name] = classifier(h_BLD, key, fields)
         return logits
+
+
+def _mean(x_BLD: Array, fields: Fields) -> Array:
+    valid_BL1 = fields.valid[..., None]
+    return (x_BLD * valid_BL1).sum(1, dtype=jnp.float32) / valid_BL1.sum(1)
 
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:

@@ -163,12 +163,13 @@ _normalised.defvjp(_normalised_forward, _normalised_backward)
 
 
 class Embed(nn.Module):
-    """Looks ids up in a float32 table of `rows` x D."""
+    """Looks ids up in a float32 table of `rows` x D, or x `width`."""
 
     config: ModelConfig
     rows: int
     names: Names
     init_value: Callable | None = None
+    width: int | None = None
 
     @nn.compact
     def __call__(self, ids_BL: Array) -> Array:
@@ -176,7 +177,8 @@ class Embed(nn.Module):
         if init_value is None:
             init_value = embedding_init(self.config)
         init = nn.with_logical_partitioning(init_value, self.names)
-        table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
+        shape = self.rows, self.width or self.config.dim
+        table = self.param("embedding", init, shape, jnp.float32)
         # A lookup, not a product with one-hot vectors, which would cost as much as the head.
         return jnp.take(table, ids_BL, axis=0)
 

@@ -23,6 +23,7 @@ from xlingjax.model import chunked
 from xlingjax.model.attention import require_length
 from xlingjax.model.block import KeysValues, by_head, written
 from xlingjax.model.config import ModelConfig
+from xlingjax.model.distances import bucket_table
 from xlingjax.model.encoder import Batch, Embeddings, Params
 from xlingjax.model.heads import VocabularyHead
 from xlingjax.model.layers import Dense, Embed, dropout, split_key
@@ -53,17 +54,9 @@ def from_first(fields: Fields) -> Fields:
 
 def bucket(config: ModelConfig, distance: Array) -> Array:
     """The bucket, 0 to U-1, of each distance (position of the query less that of the key; below 0
-    it counts as 0): one for each distance under U/2, then ever wider ones, of which the last has
-    all from relative_max_distance on. In the smallest type that has U numbers."""
-    longest = config.relative_max_distance
-    exact = config.relative_buckets // 2
-    wide = config.relative_buckets - exact
-    far = np.arange(exact, longest + 1)
-    far_buckets = exact + np.log(far / exact) / np.log(longest / exact) * wide
-    buckets = np.r_[:exact, far_buckets.astype(np.int32)]
-    # A table of NumPy's: logarithms on a device may round a distance into the next bucket.
-    last = config.relative_buckets - 1
-    table = jnp.asarray(np.minimum(buckets, last), np.min_scalar_type(last))
+    it counts as 0), in the smallest type that has U numbers."""
+    buckets, longest = config.relative_buckets, config.relative_max_distance
+    table = jnp.asarray(bucket_table(buckets, longest), np.min_scalar_type(buckets - 1))
     return table[jnp.clip(distance, 0, longest)]
 
 

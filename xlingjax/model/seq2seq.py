@@ -16,7 +16,8 @@ from jax.sharding import Mesh
 from xlingjax.model.attention import Attention, bind
 from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params, one_token
+from xlingjax.model.distances import Distances, distances_of
+from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params, one_token, seen_fields
 from xlingjax.model.heads import VocabularyHead
 from xlingjax.model.layers import Norm, by_rows, split_key
 from xlingjax.model.masks import Fields, Mask, bidirectional, causal
@@ -39,9 +40,9 @@ def decoder_side(batch: Batch) -> dict[str, Array]:
     }
 
 
-def source_fields(batch: Batch) -> Fields:
+def source_fields(config: ModelConfig, batch: Batch) -> Fields:
     """What the cross-attention sees of the source."""
-    return Fields.from_batch({"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]})
+    return seen_fields(config, {name: batch[name] for name in ("input_ids", "pack_ids")})
 
 
 @jax.tree_util.register_dataclass
@@ -106,7 +107,7 @@ class Decoder(nn.Module):
     ):
         keys = split_key(key)
         fields = Fields.from_batch(batch)
-        attention = self.bound(SELF, fields, fields)
+        attention = self.bound(SELF, fields, fields, self.distances(fields, fields))
         cross = self.bound(CROSS, fields, source)
         x_BTD = self.embeddings(batch, keys[0], None, shift_BTD)
         return self.decoder(x_BTD, keys[1], attention, (memory_BSD, cross))
@@ -118,15 +119,22 @@ class Decoder(nn.Module):
             return "xla"
         return self.config.attention_backend
 
-    def bound(self, mask: Mask, queries: Fields, keys: Fields) -> Attention:
-        rate = self.config.attention_dropout
-        return bind(mask, queries, keys, self.backend(), rate, self.mesh)
+    def bound(
+        self, mask: Mask, queries: Fields, keys: Fields, distances: Distances | None = None
+    ) -> Attention:
+        backend = self.backend(), self.config.attention_dropout, self.mesh
+        return bind(mask, queries, keys, *backend, distances=distances)
+
+    def distances(self, queries: Fields, keys: Fields) -> Distances | None:
+        # Of one row: columns, and so distances, are the same in all.
+        return distances_of(self.config, queries.position[:1], keys.position[:1], causal=True)
 
     def begin_step(self, batch: Batch, cache: Cache):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is
         what predicts."""
         queries, keys = new_column(batch, cache)
-        return (self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache))
+        attention = bind(SELF, queries, keys, distances=self.distances(queries, keys))
+        return self.embeddings(batch, None), attention, to_source(queries, cache)
 
     def everything(self):
         batch = one_token()
@@ -192,9 +200,10 @@ class Seq2Seq(Encoder):
         def projected(layer, name):
             dense = layer["cross_attention"]["attention"][name]
             kernel_DHK = dense["kernel"].astype(c.dtype)
-            bias_HK1 = dense["bias"].astype(c.dtype)[..., None]
             x_BHKS = jnp.einsum("BSD,DHK->BHKS", memory_BSD.astype(c.dtype), kernel_DHK)
-            return x_BHKS + bias_HK1
+            if not c.attention_bias:
+                return x_BHKS
+            return x_BHKS + dense["bias"].astype(c.dtype)[..., None]
 
         # The source's keys and values stay the same: they are computed here, and not at every step.
         memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
@@ -207,7 +216,7 @@ class Seq2Seq(Encoder):
             layers=layers,
             past=((empty_BHTK, empty_BHTK),) * c.layers,
             memory=memory,
-            source=source_fields(batch),
+            source=source_fields(c, batch),
             column=jnp.int32(-int(c.source_tokens)),
         )
 
@@ -225,6 +234,8 @@ class Seq2Seq(Encoder):
             "position_ids": one_B1 * column,
         }
         x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
+        if c.positions == "relative":
+            attention = attention.biased(self._view(params)["decoder"]["distances"]["embedding"])
         # The blocks themselves and not a `Stack`: `start` has taken the layers apart.
         block = Block(c, self._self_attention)
         past = []
@@ -247,14 +258,15 @@ class Seq2Seq(Encoder):
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
         g, bias_V = self._apply(params, h, method=lambda modules, h: modules.head(h))
-        table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
+        owner = "embeddings" if self.config.tied else "head"
+        table_VD = self._view(params)[owner]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
 
     def _sides(self, batch: Batch) -> tuple[dict[str, Array], Fields]:
         """(the target under the encoder's names, the source's fields)"""
         target = decoder_side(batch)
         self._check(target, self._ahead)
-        return target, source_fields(batch)
+        return target, source_fields(self.config, batch)
 
     def _apply(self, params: Params, *arguments: Any, method: Any):
         return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)

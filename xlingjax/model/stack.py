@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.model.attention import Alternating, Attention
-from xlingjax.model.block import WEIGHTS, Block, MultiHeadAttention
+from xlingjax.model.block import WEIGHTS, Block, MultiHeadAttention, distance_biases
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import Embed, Norm
 from xlingjax.model.partition import batch_sharding, row_devices
@@ -53,6 +53,8 @@ class Stack(nn.Module):
             states_UD = Norm(c, name="distances_norm")(states_UD)
             distances = dataclasses.replace(attention.distances, states_UD=states_UD)
             attention = dataclasses.replace(attention, distances=distances)
+        elif c.positions == "relative":
+            attention = attention.biased(distance_biases(c))
 
         def rows(x_BLD):
             """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device

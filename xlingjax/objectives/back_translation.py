@@ -61,7 +61,7 @@ class BackTranslation(Translation):
             # Tokens of languages are the last rows of the vocabulary.
             start_B = pivot_B + model.config.vocab_size - language_tokens
         else:
-            start_B = jnp.broadcast_to(end, rows)
+            start_B = jnp.broadcast_to(end if model.config.unseen is None else pad, rows)
         # One column less than a row has: its source opens with a token of its own.
         texts = generate(
             model,

@@ -134,6 +134,8 @@ def decoder_state(
     starts_B1 = jnp.take_along_axis(batch["input_ids"], last_B1, axis=1)
     if c.language_tokens:
         starts_B1 = c.vocab_size - c.language_tokens + batch["language_ids"][:, :1]
+    elif c.unseen is not None:
+        starts_B1 = batch["input_ids"][:, :1]
     column_L = jnp.arange(used_BL.shape[1])
     reads_BL = used_BL & (column_L < last_B1)
     fields = {

@@ -22,7 +22,7 @@ from xlingjax.data.rows.targets import (
     translation_rows,
 )
 from xlingjax.data.store.tokenise import Records
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary, start_id
 from xlingjax.errors import require_choice
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
 from xlingjax.preprocessors.xlm import is_special
@@ -33,11 +33,11 @@ BOTH = "both"
 def start_ids(
     language_ids: np.ndarray, vocabulary: Vocabulary, language_tokens: bool
 ) -> np.ndarray:
-    """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or
-    the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
+    """What the decoder begins with: `start_id`, which leaves the language to its embedding (XLM),
+    or the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     if language_tokens:
         return vocabulary.size + language_ids
-    return np.full_like(language_ids, vocabulary.eos_id)
+    return np.full_like(language_ids, start_id(vocabulary))
 
 
 @dataclass(frozen=True)

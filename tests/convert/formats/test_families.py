@@ -131,7 +131,6 @@ def test_what_nllb_is_trained_on_has_both_languages_tokens():
         "t5gemma",
         "gemma3_text",
         "qwen3",
-        "mt5",
     ],
 )
 def test_what_is_read_of_no_class_is_refused_by_its_name(kind, tmp_path, capsys):

@@ -66,6 +66,7 @@ def test_language_codes_and_mask_keep_their_rows(saved):
         code[:2] for code in codes
     }
     assert [*found.languages] == sorted(found.languages)
+    assert found.config.source_tokens == (codes is CODES[OF_50])
     ours = found.params["embeddings"]["tokens"]["embedding"]
     theirs = foreign.weights(path)["model.shared.weight"]
     for code in codes:

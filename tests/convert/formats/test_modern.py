@@ -32,6 +32,10 @@ CASES = {
     "EuroBertForMaskedLM": {},
     "EuroBertForMaskedLM tied": dict(num_key_value_heads=2, tie_word_embeddings=True),
     "EuroBertForTokenClassification": dict(num_key_value_heads=2, num_labels=4),
+    "EuroBertForSequenceClassification": dict(num_labels=3),
+    "EuroBertForSequenceClassification of the first": dict(
+        num_labels=3, classifier_pooling="bos", tie_word_embeddings=True
+    ),
     "GteForMaskedLM": GTE,
     "GteForSequenceClassification": GTE | dict(num_labels=3),
 }

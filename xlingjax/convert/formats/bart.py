@@ -307,7 +307,7 @@ class LanguageRows:
     def languages(self) -> tuple[str, ...]:
         """Of the run, index = id: `en` of `en_XX`, since runs have no regions, but `ace_Arab`."""
         whole = sorted(self.codes)
-        return tuple(code if self.of_sources else code.partition("_")[0] for code in whole)
+        return tuple(code if NLLB.fullmatch(code) else code.partition("_")[0] for code in whole)
 
     def reordered(self, model: Converted) -> Converted:
         """With the rows of its table of words as ours are."""
@@ -333,9 +333,11 @@ def language_rows(rows: int, vocabulary: Vocabulary, folder: Path) -> LanguageRo
     if codes and vocabulary.layout == "xlmr":
         return LanguageRows(codes, vocabulary.size, found.get("<mask>", last), True)
     # config.json does not name the codes: how many rows stand behind the pieces tells which.
-    for of_tokenizer in CODES.values():
+    for tokenizer, of_tokenizer in CODES.items():
         mask = last + len(of_tokenizer)
         if vocabulary.layout == "xlmr" and mask == rows - 1:
             between = dict(zip(of_tokenizer, range(last, mask), strict=True))
-            return LanguageRows(between, vocabulary.size, mask)
+            # mBART has the code behind a source, where ours have none.
+            of_sources = tokenizer == "MBart50Tokenizer"
+            return LanguageRows(between, vocabulary.size, mask, of_sources)
     return None

@@ -19,6 +19,7 @@ from xlingjax.convert.formats.names import Differing, difference, places, to_the
 from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
+from xlingjax.convert.formats.t5 import MT5, UMT5
 from xlingjax.convert.formats.tensors import safetensors
 from xlingjax.convert.formats.xlm import XLM
 from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
@@ -102,6 +103,8 @@ def _family(config: ModelConfig, model_type: str = "") -> Family:
         families = (DEBERTA,)
     if config.decoder_layers:
         families = (PROPHETNET,) if config.streams else (BART, M2M_100)
+    if config.has_biases:
+        families = (MT5, UMT5)
     for family in (BERT, DISTILBERT, *families):
         has_place = not config.num_labels or family.kind_of(config)
         if model_type in family.types and has_place and not family.unfit(config):

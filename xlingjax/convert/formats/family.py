@@ -28,9 +28,20 @@ ORDINARY = {
     for name in (
         *("positions", "window", "norm", "norm_bias", "embedding_norm", "first_norm", "kv_heads"),
         *("attention_bias", "activation", "gated", "ffn_bias", "tied", "classifier_transform"),
+        *("head_size", "head_scale", "unseen"),
     )
 }
 """What the layers of most families compute."""
+SHAPE = {
+    "layers": ("num_hidden_layers", None),
+    "dim": ("hidden_size", None),
+    "heads": ("num_attention_heads", None),
+    "ffn": ("intermediate_size", None),
+    "vocab_size": ("vocab_size", None),
+    "max_positions": ("max_position_embeddings", None),
+    "init_std": ("initializer_range", 0.02),
+}
+"""Of `Family.settings`, as most files name them."""
 IN_PROJ = {"in_proj": ("q_proj", "k_proj", "v_proj")}
 SWITCH = {True: True, False: False}
 TAGS_AND_SPANS: Mapping[str, Modules] = {
@@ -68,6 +79,8 @@ class Family:
     """How the names of the vocabulary head begin; None: it has no weights of its own."""
     modules: ClassVar[Modules] = {}
     classifiers: ClassVar[Mapping[str, Modules]] = {}
+    same_class: ClassVar[Mapping[str | None, str]] = {}
+    """{classifier: another one, of `architectures`, whose class computes it, too}."""
     transposed = True
     """Linear layers are [out, in]."""
     tied: ClassVar[Mapping[str, str]] = {}
@@ -148,7 +161,8 @@ class Family:
 
     def architecture(self, config: ModelConfig) -> str:
         by_kind = {kind: name for name, kind in self.architectures.items()}
-        return by_kind[self.kind_of(config)]
+        kind = self.kind_of(config)
+        return by_kind[self.same_class.get(kind, kind)]
 
     def written_names(self, config: ModelConfig) -> Modules:
         """Of the class that `described` names: one with a classifier has no vocabulary head."""

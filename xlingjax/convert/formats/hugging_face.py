@@ -13,6 +13,7 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
+from xlingjax.convert.formats.t5 import MT5, PIECES, UMT5, tokenizer_of
 from xlingjax.convert.formats.tensors import open_tensors
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.convert.formats.xlm import XLM
@@ -37,7 +38,7 @@ FAMILIES: dict[str, Family] = {
     name: family
     for family in (
         *(XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL, XLM, BERT, DISTILBERT, DEBERTA),
-        *(ERNIE_M, MODERNBERT, EUROBERT, GTE, BART, M2M_100, PROPHETNET),
+        *(ERNIE_M, MODERNBERT, EUROBERT, GTE, BART, M2M_100, PROPHETNET, MT5, UMT5),
     )
     for name in family.types
 }
@@ -53,7 +54,6 @@ _LACKING = {
     "rembert": "words and states of different widths",
     "jina_embeddings_v3": "adapters for tasks",
     "nomic_bert": "rotary positions of another layout",
-    **dict.fromkeys(("t5", "mt5", "umt5"), "biases of distances and a tokenizer without <s>"),
     **dict.fromkeys(("t5gemma", "gemma3_text", "qwen3"), "layers of a large language model"),
 }
 """model_type: what is missing."""
@@ -194,6 +194,9 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
             return vocabulary
         return TokenizerVocabulary.read(folder, PROPHETNET_FILE)
     files = {path.name for path in folder.iterdir()}
+    if PIECES in files and "tokenizer.json" not in files:
+        content = tokenizer_of(folder)
+        return TokenizerVocabulary(content, special_of(folder, content))
     # Merges of XLM are of characters, with </w> at the end of a word; those of RoBERTa of bytes.
     if "merges.txt" in files and model_type in ("", "xlm") and "tokenizer.json" not in files:
         vocabulary = FastBpeVocabulary.read(folder)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlingjax.convert.formats.bart import CODES, NLLB
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary, start_id
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.decoding import Decoding
@@ -61,7 +61,7 @@ def writing_of(
     """languages: of the run, index = id; language: that it is exported for, or a direction. Raises
     UserError for a language that is not the run's."""
     if not config.language_tokens:
-        return Writing(vocabulary.eos_id, (), vocabulary.size)
+        return Writing(start_id(vocabulary), (), vocabulary.size)
     names = names_of(languages)
     start, source = None, ""
     if language or config.language_tokens == 1:

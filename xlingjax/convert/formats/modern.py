@@ -5,7 +5,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlingjax.convert.formats.family import SWITCH, TAGS_AND_SPANS, Family, projections, split
+from xlingjax.convert.formats.family import (
+    SHAPE,
+    SWITCH,
+    TAGS_AND_SPANS,
+    Family,
+    projections,
+    split,
+)
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
@@ -14,15 +21,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 _ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu"}
-_SHAPE = {
-    "layers": ("num_hidden_layers", None),
-    "dim": ("hidden_size", None),
-    "heads": ("num_attention_heads", None),
-    "ffn": ("intermediate_size", None),
-    "vocab_size": ("vocab_size", None),
-    "max_positions": ("max_position_embeddings", 8192),
-    "init_std": ("initializer_range", 0.02),
-}
+_SHAPE = {**SHAPE, "max_positions": ("max_position_embeddings", 8192)}
 _ROTARY = {"positions": "rotary", "gated": True, "embedding_scale": False, "decoder_layers": 0}
 _ROPE, _GLOBAL, _LOCAL = "rope_parameters", "full_attention", "sliding_attention"
 
@@ -136,6 +135,7 @@ class ModernBert(Rotary):
             "classifier/out": "classifier",
         },
     )
+    same_class = {"mean": "xlm"}
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
@@ -178,11 +178,6 @@ class ModernBert(Rotary):
             raise UserError(f"{fields.path}: layer_types={named!r}: only each n-th may be global")
         return every
 
-    def architecture(self, config: ModelConfig) -> str:
-        if config.classifier == "mean":
-            config = config.replace(classifier="xlm")
-        return super().architecture(config)
-
     def modules_without_head(self) -> dict[str, str]:
         return {ours: name for ours, name in self.modules.items() if not ours.startswith("head")}
 
@@ -216,6 +211,7 @@ class EuroBert(Rotary):
         "EuroBertModel": None,
         "EuroBertForMaskedLM": None,
         "EuroBertForTokenClassification": "tagging",
+        "EuroBertForSequenceClassification": "late",
     }
     bare = "EuroBertModel"
     settings = {
@@ -238,7 +234,7 @@ class EuroBert(Rotary):
     }
     free = ("kv_heads",)
     body, head = "model.", "lm_head."
-    beside = ("lm_head.", "classifier.")
+    beside = ("lm_head.", "classifier.", "dense.")
     default_theta = 250_000.0
     modules = {
         "embeddings/tokens": "model.embed_tokens",
@@ -258,10 +254,18 @@ class EuroBert(Rotary):
         "encoder/final_norm": "model.norm",
         "head/tokens": "lm_head",
     }
-    classifiers = {"tagging": {"classifier/out": "classifier"}}
+    classifiers = {
+        "tagging": {"classifier/out": "classifier"},
+        **dict.fromkeys(
+            ("gelu", "late"), {"classifier/dense": "dense", "classifier/out": "classifier"}
+        ),
+    }
+    same_class = {"gelu": "late"}
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
+        if kind == "late":
+            kind = fields.one_of("classifier_pooling", {"late": "late", "bos": "gelu"}, "late")
         settings = self.read_settings(fields)
         size = settings["dim"] // settings["heads"]
         fields.only("head_dim", size)
@@ -289,6 +293,7 @@ class EuroBert(Rotary):
         return {
             "num_key_value_heads": config.kv_heads or config.heads,
             "head_dim": config.head_dim,
+            "classifier_pooling": "bos" if config.classifier == "gelu" else "late",
             "mask_token_id": vocabulary.mask_id,
             _ROPE: rope(config.rotary_theta, config.rotary_scale),
             "rope_theta": config.rotary_theta,

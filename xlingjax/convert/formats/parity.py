@@ -45,11 +45,10 @@ TOLERANCE = 1e-4  # of the largest number, at least of 1: float32 sums in anothe
 _KINDS = {
     "words": ("AutoModelForMaskedLM", "logits of the pieces"),
     "states": ("AutoModel", "states of every layer"),
-    "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
-    "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
-    "mean": ("AutoModelForSequenceClassification", "logits of the classes"),
-    "gelu": ("AutoModelForSequenceClassification", "logits of the classes"),
-    "relu": ("AutoModelForSequenceClassification", "logits of the classes"),
+    **dict.fromkeys(
+        ("xlm", "xlmr", "mean", "late", "gelu", "relu"),
+        ("AutoModelForSequenceClassification", "logits of the classes"),
+    ),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
     "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
     "decoder": ("AutoModelForSeq2SeqLM", "logits of the next piece"),
@@ -215,6 +214,8 @@ def _theirs(
     if kind == "decoder":
         names["decoder_input_ids"] = "decoder_ids"
     given = {argument: torch.tensor(batch[name]).long() for argument, name in names.items()}
+    if config.unseen is not None:
+        given["attention_mask"] *= given["input_ids"] != config.unseen
     with torch.no_grad():
         if config.streams:
             computed = _by_steps(theirs, given)

@@ -32,8 +32,8 @@ _STATES = ("tokens", "positions", "norm", "streams")
 
 
 def form_of(config: ModelConfig) -> ModelConfig:
-    """The configuration of the same model in that form; an encoder alone stays as it is."""
-    if not config.decoder_layers:
+    """The configuration of the same model in that form; an encoder alone stays as it is, and T5."""
+    if _stays(config):
         return config
     tables = config.decoder_embeddings
     if tables == "shared":
@@ -41,9 +41,14 @@ def form_of(config: ModelConfig) -> ModelConfig:
     return config.replace(norm_eps=NORM_EPS, tied_self_attention=False, decoder_embeddings=tables)
 
 
+def _stays(config: ModelConfig) -> bool:
+    # T5's classes have tables of words alone, and say their epsilon.
+    return not config.decoder_layers or config.has_biases
+
+
 def unlike(config: ModelConfig) -> str:
     """The setting of an encoder-decoder that no class has whatever is written; "": none."""
-    if not config.decoder_layers or config.norm_eps == NORM_EPS or config.norm_eps <= _NOTHING:
+    if _stays(config) or config.norm_eps == NORM_EPS or config.norm_eps <= _NOTHING:
         return ""
     return f"norm_eps={config.norm_eps!r}"
 
@@ -51,7 +56,7 @@ def unlike(config: ModelConfig) -> str:
 def formed(config: ModelConfig, params: Any) -> Any:
     """The parameters of `form_of(config)`, in NumPy."""
     flat = {name: np.asarray(value) for name, value in flattened(params).items()}
-    if not config.decoder_layers:
+    if _stays(config):
         return nested(flat)
     for copy, name in _copies(config, flat).items():
         flat[copy] = _copied(config, copy, flat[name])
@@ -62,7 +67,7 @@ def unformed(config: ModelConfig, params: Any) -> Any:
     """The parameters of `config` of those of its form. Raises UserError where two that are one
     there differ."""
     flat = flattened(params)
-    if not config.decoder_layers:
+    if _stays(config):
         return nested(flat)
     flat = _scaled(config, flat, 1 / _factor(config))
     for copy, name in _copies(config, flat).items():

@@ -78,6 +78,9 @@ def tokenizer_files(
         "pad_token": names[vocabulary.pad_id],
         "mask_token": names[vocabulary.mask_id],
     }
+    if vocabulary.bos_id == vocabulary.pad_id:
+        for role in ("bos_token", "cls_token", "mask_token"):
+            del config[role]
     content = tokenizer_json(vocabulary)
     if languages is not None:
         tokens = list(content.get("added_tokens") or ())
@@ -155,7 +158,10 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
 
 def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
     """What stands around one text and a pair: XLM and BERT separate it by one token, XLM-R two."""
-    begin = {"SpecialToken": {"id": names[vocabulary.bos_id], "type_id": 0}}
+    begin = [{"SpecialToken": {"id": names[vocabulary.bos_id], "type_id": 0}}]
+    # Of T5 nothing opens a text but the padding that opens rows here.
+    if vocabulary.bos_id == vocabulary.pad_id:
+        begin = []
     end = {"SpecialToken": {"id": names[vocabulary.eos_id], "type_id": 0}}
     first = {"Sequence": {"id": "A", "type_id": 0}}
     second = {"Sequence": {"id": "B", "type_id": 0}}
@@ -165,8 +171,8 @@ def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
         special_tokens[name] = {"id": name, "ids": [names.index(name)], "tokens": [name]}
     return {
         "type": "TemplateProcessing",
-        "single": [begin, first, end],
-        "pair": [begin, first, *between, second, end],
+        "single": [*begin, first, end],
+        "pair": [*begin, first, *between, second, end],
         "special_tokens": special_tokens,
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from xlingjax.convert.formats.family import (
     IN_PROJ,
+    SHAPE,
     TAGS_AND_SPANS,
     Family,
     projections,
@@ -39,16 +40,10 @@ class XlmRoberta(Family):
     )
     bare = "XLMRobertaModel"
     settings = {
-        "layers": ("num_hidden_layers", None),
-        "dim": ("hidden_size", None),
-        "heads": ("num_attention_heads", None),
-        "ffn": ("intermediate_size", None),
-        "vocab_size": ("vocab_size", None),
-        "max_positions": ("max_position_embeddings", None),
+        **SHAPE,
         "norm_eps": ("layer_norm_eps", 1e-12),
         "dropout": ("hidden_dropout_prob", 0.1),
         "attention_dropout": ("attention_probs_dropout_prob", 0.1),
-        "init_std": ("initializer_range", 0.02),
     }
     fixed = {
         # XLM-R's vocabulary head has this one in any case.

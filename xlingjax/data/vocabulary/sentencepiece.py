@@ -68,6 +68,12 @@ def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.fromiter(ids, np.int32, int(lengths.sum())), lengths
 
 
+def start_id(vocabulary: Vocabulary) -> int:
+    """What a decoder begins with where no language is said: `</s>`, or T5's padding."""
+    opened_by_padding = vocabulary.bos_id == vocabulary.pad_id
+    return vocabulary.pad_id if opened_by_padding else vocabulary.eos_id
+
+
 class Vocabulary:
     """Text <-> model ids.
 

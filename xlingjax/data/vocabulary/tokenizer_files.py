@@ -22,6 +22,8 @@ CONTINUED = "##"
 PROPHETNET = "prophetnet.tokenizer"
 BERT = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
 ROBERTA = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
+T5 = {"bos": "<pad>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<unk>"}
+"""Nothing opens its texts, and nothing masks: rows are opened by padding."""
 SPECIAL = (BERT, ROBERTA)  # roles of a folder that names none: the first that it all has
 ROLES = {
     "bos": "cls_token",
@@ -120,7 +122,7 @@ def _usual_special(content: bytes | None) -> dict[str, str]:
     for usual in SPECIAL:
         if set(usual.values()) <= pieces:
             return usual
-    return BERT
+    return T5 if set(T5.values()) <= pieces and "<s>" not in pieces else BERT
 
 
 def _pieces_in(config: dict[str, Any]) -> set[str]:
