@@ -95,7 +95,7 @@ def adapting(tmp_path, monkeypatch):
     def adapt(after, **options):
         measured = {"start": run(tmp_path), "run": after}
         monkeypatch.setattr(verb, "read_run", lambda folder: measured[folder.name])
-        request = Request("hf", ("a",), (), ("mlm",), None, 1, 1, 1, None, (), ())
+        request = Request("hf", ("a",), (), ("mlm",), None, 1, 1, 1, None, None, (), ())
         export = verb.Export(**options)
         assert verb.adapt(request, str(tmp_path / "out"), None, export) == 0
         done = list(exports)
