@@ -59,7 +59,6 @@ ODD = ("²", "1_000", "١٢", "nan", "inf", "1e999", "", " 1", "0x10", "−1")
         (types.layer, {"0": 0, "all": "all"}, ("-1", *ODD)),
         (types.steps, {"10,20": [10, 20]}, ("²", "1_0,20", "10;20", "")),
         (types.at_most, {"1.5,10": (1.5, 10)}, ("1.5", "inf,10", "1.5,1_0", "1.5,²")),
-        (types.shard, {"2/3": (2, 3)}, ("4/3", "0/3", "²/3", "1/1_0")),
     ],
 )
 def test_numbers_are_written_in_plain_digits(kind, good, bad):

@@ -190,7 +190,6 @@ def test_records_are_no_lines(tmp_path, capsys, name, content):
         ["mine", run, "--languages", "de", "en", "--files", str(text), str(path), *to],
         ["translate", run, "--to", "en", "--input", str(path), *to],
         ["generate", run, "--to", "en", "--input", str(text), "--references", str(path)],
-        ["translate", run, "--to", "en", "--part_lines", "2", "--input", str(path), *to],
         ["score", "--metric", "chrf", "--language", "de", "--predictions", str(text)]
         + ["--gold", str(path)],
     ):

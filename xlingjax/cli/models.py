@@ -12,7 +12,6 @@ from xlingjax.cli.types import (
     place,
     positive,
     seed,
-    shard,
     share,
     steps,
     whole,
@@ -291,7 +290,7 @@ def translate(args: Namespace) -> int:
         require_unread(args, ("top_k", "seed"), "only drawn tokens read this, see --temperature")
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
-    from xlingjax.workflows.files.translate import LINES, Request, write, write_parts
+    from xlingjax.workflows.files.translate import Request, write
 
     names = (
         *("length_penalty", "no_repeat_ngram", "min_length", "max_length"),
@@ -305,7 +304,7 @@ def translate(args: Namespace) -> int:
         source,
         target,
         Decoding(beams=beams, **given),
-        tuple(args.input),
+        args.input,
         args.output,
         args.score,
         args.references,
@@ -313,11 +312,7 @@ def translate(args: Namespace) -> int:
         args.truncate,
         args.seed or 0,
     )
-    if len(args.input) > 1 or args.part_lines or args.shard:
-        require_unread(args, ("score", "references"), "parts of files are written without it")
-        write_parts(request, args.part_lines or LINES, args.shard)
-    else:
-        write(request)
+    write(request)
     return 0
 
 
@@ -325,21 +320,8 @@ _DECODER = option("run", "workdir of a run with a decoder", metavar="RUN")
 # No defaults where what is given and not read is refused.
 _WRITING = (
     option("--from", "of the input (default: a run of two's other)", metavar="CODE", dest="source"),
-    option(
-        "--input",
-        "a line per text, also compressed; several: --output is a folder (default: a pipe)",
-        nargs="+",
-        metavar="FILE",
-        default=[],
-    ),
+    option("--input", "a line per text, also compressed (default: a pipe)", metavar="FILE"),
     option("--output", "first FILE.partial, which goes on if interrupted (a pipe)", place, "FILE"),
-    option(
-        "--part_lines",
-        "write parts of N lines in OUTPUT.parts, then join them (of several files 65536)",
-        positive,
-        "N",
-    ),
-    option("--shard", "every N-th part alone, from the I-th on: one machine of N", shard, "I/N"),
     option("--beams", "1: greedy (default 5; 1 with --temperature)", positive, "N"),
     option("--length_penalty", "score: log-probability / tokens ** P (1.0)", number, "P"),
     option("--no_repeat_ngram", "no N tokens in a row twice", positive, "N"),

@@ -33,9 +33,9 @@ def _number(needed: str, low: float = -INFINITY, high: float = INFINITY) -> Call
     return read
 
 
-def _two(needed: str, first: Callable[[str], Any], second: Callable[[str], Any], between=","):
+def _two(needed: str, first: Callable[[str], Any], second: Callable[[str], Any]):
     def read(text: str) -> tuple[Any, Any]:
-        low, _, high = text.partition(between)
+        low, _, high = text.partition(",")
         try:
             return first(low), second(high)
         except argparse.ArgumentTypeError:
@@ -68,14 +68,6 @@ layer = or_word("all", count, "all")
 at_most = _two("A,B, like 1.5,10", number, count)
 limits = or_word("none", _two("MIN,MAX, like 1,250, or none", count, count), None)
 number_or_none = or_word("none", above_zero, None)
-_part_of = _two("I/N, from 1/N to N/N", positive, positive, "/")
-
-
-def shard(text: str) -> tuple[int, int]:
-    index, several = _part_of(text)
-    if index > several:
-        raise _refused(text, "I/N, from 1/N to N/N")
-    return index, several
 
 
 def steps(text: str) -> list[int]:

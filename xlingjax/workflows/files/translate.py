@@ -1,10 +1,8 @@
 """What `translate` and `generate` do: a line of output for each line of input, in order, by file or
-pipe, or files in parts over several machines.
+pipe.
 
 The input is taken in chunks of some lines and the output appended chunk by chunk, so that memory is
-bounded whatever its size, and a file that was interrupted goes on where it stopped. The parts of
-OUTPUT stand in `OUTPUT.parts/` as `NAME-00000-of-00012`, beside `made_with.json`; when all are
-there they are joined to what one undivided run writes.
+bounded whatever its size, and a file that was interrupted goes on where it stopped.
 """
 
 import contextlib
@@ -16,17 +14,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from xlingjax.data.text.files import (
     ENDINGS,
     LONGEST_LINE,
     content_hash,
-    open_bytes,
     pieces_of,
-    plain_name,
     read_lines,
     write_as_named,
 )
@@ -37,7 +33,7 @@ from xlingjax.inference.generate import Generated, Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.decoding import Decoding
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.runtime.files import require_apart, require_file, require_folder, write_json
+from xlingjax.runtime.files import require_apart, write_json
 from xlingjax.runtime.lock import alone_at
 from xlingjax.runtime.quiet import as_line
 from xlingjax.runtime.records import ANY, read_record
@@ -47,21 +43,19 @@ from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import writing
 
 CHUNK = 1024  # lines that are sorted by length together; the most that an interruption costs
-LINES = 65536  # of a part
-MADE_WITH = "made_with.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """source: language of the input; None: the other one of a run of two. inputs: none is a pipe;
-    output: None is a pipe. score: a file of texts to score instead of writing some; references: one
+    """source: language of the input; None: the other one of a run of two. input, output: None is a
+    pipe. score: a file of texts to score instead of writing some; references: one
     to compare with what is written."""
 
     run: str
     source: str | None
     target: str
     decoding: Decoding
-    inputs: tuple[str, ...] = ()
+    input: str | None = None
     output: str | None = None
     score: str | None = None
     references: str | None = None
@@ -73,7 +67,7 @@ class Request:
 def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
-    path = next(iter(request.inputs), None)
+    path = request.input
     read = {"--input": path, "--score": request.score, "--references": request.references}
     if request.output:
         require_apart(request.output, read)
@@ -400,129 +394,3 @@ def _made_with(request: Request, source: str, path: str) -> dict[str, Any]:
         "input": content_hash(path),
         "score": content_hash(request.score) if request.score else None,
     }
-
-
-class Part(NamedTuple):
-    """Lines start to stop, from 0, of an input."""
-
-    path: Path
-    start: int
-    stop: int
-
-
-def write_parts(request: Request, lines: int, shard: tuple[int, int] | None) -> None:
-    """`write` of several files, in parts of `lines`. shard: (i, n), of which parts i, i + n, ...
-    are this machine's, counted from 1; None: all, and they are joined. Raises UserError before the
-    first line is written."""
-    outputs = _outputs(request)
-    generator, source = _opened(request)
-    folder = Path(f"{os.path.normpath(str(request.output))}.parts")
-    # All that the parts depend on.
-    record = _made_with(request, source, request.inputs[0]) | {
-        "input": [content_hash(path) for path in request.inputs],
-        "part_lines": lines,
-    }
-    if folder.is_dir():
-        _require_same(folder / MADE_WITH, record, folder)
-    parts = {path: _parts_of(path, folder, lines) for path in request.inputs}
-    # Over all files, so that machines have equally many where files are small.
-    every = [part for of_file in parts.values() for part in of_file]
-    own = every
-    if shard:
-        own = every[shard[0] - 1 :: shard[1]]
-    left = {part for part in own if not part.path.is_file()}
-    for path, of_file in parts.items():
-
-        def check(part: Part, of_part: Iterator[str], path: str = path) -> None:
-            try:
-                _checked(generator, of_part, part.start)
-            except UserError as error:
-                raise UserError(f"{path}, {error}") from None
-
-        _each(path, of_file, left, check)
-    # Behind the check: a line that is repaired makes another text.
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / MADE_WITH, record)
-    maker = _Maker(generator, request, source, [])
-
-    def make(part: Part, of_part: Iterator[str]) -> None:
-        with Partial(str(part.path), record) as output:
-            done = output.keep(request.decoding.n_best)
-            # Whole chunks of the file, as an undivided run takes them.
-            rest = ((line, "") for line in itertools.islice(of_part, done, None))
-            maker.append(output, rest, part.start + done)
-            output.finish()
-
-    with stopped_by(signal.SIGTERM, signal.SIGHUP):
-        for path, of_file in parts.items():
-            _each(path, of_file, left, make)
-    print(maker.summary(sum(part.stop - part.start for part in left)), file=sys.stderr)
-    if shard:
-        missing = sum(not part.path.is_file() for part in every)
-        print(
-            f"{folder}: {len(own)} parts of shard {shard[0]}/{shard[1]} are there, {missing} of"
-            f" {len(every)} missing; the same command without --shard joins them all",
-            file=sys.stderr,
-        )
-        return
-    with writing(folder, "make room, then give the same command again"):
-        for output, of_file in zip(outputs, parts.values(), strict=True):
-            output.parent.mkdir(parents=True, exist_ok=True)
-            # Whole or not at all; parts stay until every file is there.
-            write_as_named(output, _joined(of_file))
-        # At once first: what a kill leaves of the folder would look begun.
-        ended = folder.with_name(f"{folder.name}.done")
-        os.replace(folder, ended)
-        shutil.rmtree(ended)
-
-
-def _outputs(request: Request) -> list[Path]:
-    """Where each input's text goes. Raises UserError: none named, not apart, unreadable input."""
-    if not request.inputs or not request.output:
-        raise UserError("parts are of files: give --input and --output, of several a folder")
-    for path in request.inputs:
-        open_bytes(path).close()
-        refuse_no_lines(path)
-    if len(request.inputs) == 1:
-        require_file(request.output)
-        outputs = [Path(request.output)]
-    else:
-        require_folder(request.output)
-        outputs = [Path(request.output) / plain_name(Path(path)) for path in request.inputs]
-    for output in outputs:
-        if outputs.count(output) > 1:
-            raise UserError(f"--input: two files are named {output.name}; rename one")
-        for path in request.inputs:
-            require_apart(output, {"--input": path})
-    return outputs
-
-
-def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
-    total = sum(1 for _ in read_lines(path))
-    starts = range(0, total, lines)
-    name = plain_name(Path(path))
-    return [
-        Part(folder / f"{name}-{i:05d}-of-{len(starts):05d}", start, min(start + lines, total))
-        for i, start in enumerate(starts)
-    ]
-
-
-def _each(
-    path: str, parts: Sequence[Part], wanted: set[Part], do: Callable[[Part, Iterator[str]], None]
-) -> None:
-    """`do` the wanted parts with their lines, from one reading of the file."""
-    lines = texts(path)
-    for part in parts:
-        of_part = itertools.islice(lines, part.stop - part.start)
-        if part in wanted:
-            do(part, of_part)
-        # What is left, or all of a part that is not wanted.
-        for _ in of_part:
-            pass
-
-
-def _joined(parts: Iterable[Part]) -> Iterator[bytes]:
-    for part in parts:
-        with open(part.path, "rb") as file:
-            yield from pieces_of(file)
