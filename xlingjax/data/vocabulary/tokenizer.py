@@ -23,6 +23,7 @@ from xlingjax.data.vocabulary.tokenizer_files import (
     ROLES,
     UNREADABLE,
     content_of,
+    read_object,
     special_of,
 )
 from xlingjax.errors import UserError
@@ -44,7 +45,6 @@ class TokenizerVocabulary(PieceTable):
         try:
             config = parsed_json(content)
             self.marker = _marker(config)
-            named = Tokenizer.from_str(content.decode())
             self.tokenizer = Tokenizer.from_str(json.dumps(_unmatched(config, special["unk"])))
         except UserError:
             raise
@@ -65,11 +65,13 @@ class TokenizerVocabulary(PieceTable):
         hashed = content + json.dumps(self.special, sort_keys=True).encode() + LAYOUT.encode()
         self.sha256 = hashlib.sha256(hashed).hexdigest()
         # Added tokens have rows of the table, too.
-        ids = named.get_vocab(with_added_tokens=True)
+        found = self.tokenizer.get_vocab(with_added_tokens=True)
+        ids = {piece.removeprefix("\0"): i for piece, i in found.items()}
         self._pieces = sorted(ids, key=ids.__getitem__)
         if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
             raise UserError("the ids of tokenizer.json have gaps or stand twice")
-        for token in config.get("added_tokens") or ():
+        added = config.get("added_tokens") or ()
+        for token in added:
             # The library passes over an empty one.
             if ids.get(token["content"]) != token["id"]:
                 raise UserError(f"the word {token['content']!r} was added under another id")
@@ -78,14 +80,16 @@ class TokenizerVocabulary(PieceTable):
             if token not in ids:
                 raise UserError(f"tokenizer.json has no piece {token!r}, its {ROLES[role]}")
             roles[role] = ids[token]
-        added = named.get_added_tokens_decoder()
-        self._take([i for i, token in added.items() if token.special], **roles)
+        self._take([token["id"] for token in added if token["special"]], **roles)
 
     @classmethod
     def read(cls, folder: Path, pieces: str = "vocab.txt") -> TokenizerVocabulary:
         """Of our folder or Hugging Face's. pieces: the file with one on each line, where there is
         no tokenizer.json. Raises UserError."""
         try:
+            ours = read_object(folder / "vocab.json")
+            if ours.get("layout") == LAYOUT:
+                return cls((folder / "tokenizer.json").read_bytes(), ours["special"])
             content = content_of(folder, pieces)
             return cls(content, special_of(folder, content))
         except UserError as error:

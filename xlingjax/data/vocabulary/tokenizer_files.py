@@ -93,7 +93,7 @@ def _content_of(folder: Path, pieces: str) -> bytes:
 
 
 def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
-    """{role: token}: of our vocab.json, else transformers' files, else `content`, else BERT's."""
+    """{role: token}: of transformers' files, else of `content`, else BERT's."""
     named = read_object(folder / "special_tokens_map.json")
     named |= read_object(folder / "tokenizer_config.json")
     special = dict(_usual_special(content))
@@ -109,10 +109,7 @@ def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
     config = parsed_json(content) if content else None
     if config and config["model"]["type"] == "BPE" and special["unk"] not in _pieces_in(config):
         special["unk"] = special["pad"]
-    # Last: what we wrote ourselves is what the run was trained with.
-    ours = read_object(folder / "vocab.json").get("special")
-    # A vocabulary of byte-level BPE has a file of that name, too.
-    return special | ours if isinstance(ours, dict) else special
+    return special
 
 
 def _usual_special(content: bytes | None) -> dict[str, str]:
