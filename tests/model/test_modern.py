@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers import tiny
 from tests.helpers.numpy_transformer import erf
 from xlingjax.model import attention, flash, flash_gpu
 from xlingjax.model.attention import bind, blocks_of, turns_of
 from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.masks import Fields, bidirectional, near
+from xlingjax.objectives.xlm import MLM
+from xlingjax.runtime.traced_program import dot_flops
 
 SHAPE = dict(layers=5, dim=24, heads=4, ffn=20, vocab_size=50, norm_order="pre", dropout=0.0)
 ROTARY = dict(positions="rotary", gated=True, attention_bias=False, ffn_bias="none", init_std=0.5)
@@ -207,3 +210,21 @@ def test_a_row_is_cut_only_where_that_pays():
     cut = {length: blocks_of(length, 128) for length in (128, 384, 512, 1024, 8192, 8191)}
     assert cut == {128: 1, 384: 1, 512: 4, 1024: 8, 8192: 64, 8191: 1}
     assert blocks_of(8192, 0) == 1 and blocks_of(1152, 256) == 9
+
+
+def test_operations_count_each_kind_of_layer_as_often_as_there_is_one():
+    """Of 7 layers 3 or 1 are global: what a global one has more is told by any two counts."""
+
+    def flops(**window):
+        config = ModelConfig(
+            name="m", layers=7, dim=64, heads=4, ffn=128, vocab_size=512, max_positions=2048,
+            dropout=0.0, positions="rotary", norm_order="pre", first_norm=False,
+            attention_dropout=0.0, attention_backend="chunked", unroll=1, **window,
+        )  # fmt: skip
+        model, batch = build_model(config), tiny.batch("mlm", rows=2, length=2048)
+        loss = lambda params: MLM().loss(model, params, batch, None, 4).terms["mlm"]  # noqa: E731
+        return dot_flops(jax.make_jaxpr(jax.grad(loss))(model.abstract()))
+
+    whole, three, one = flops(), flops(window=128), flops(window=128, global_every=7)
+    assert (whole - three) / 4 == pytest.approx((three - one) / 2, rel=1e-6)
+    assert one < 0.4 * whole

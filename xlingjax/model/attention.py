@@ -23,6 +23,7 @@ from xlingjax.model.layers import dropout_keeps
 from xlingjax.model.masks import Fields, Mask
 from xlingjax.model.partition import first_device, on_each_device, row_devices
 from xlingjax.model.weighted_sum import scores, weighted_sum
+from xlingjax.runtime.traced_program import taken
 
 Array = jax.Array
 Turns = tuple[Array, Array]
@@ -136,6 +137,8 @@ class Alternating:
     whole: Attention
     local: Attention
     is_global: Array
+    counts: tuple[int, int] = dataclasses.field(metadata={"static": True})
+    """Layers of each kind."""
     distances = None
 
     def __call__(self, *given: Array | None) -> Array:
@@ -146,10 +149,17 @@ class Alternating:
         return self._chosen(Attention.weights, *given)
 
     def _chosen(self, method: Any, *given: Array | None) -> Array:
+        # A window is soon computed again, and what it cuts rows into would be kept for each layer,
+        # the global ones too.
+        whole, local = self.counts
         return jax.lax.cond(
             self.is_global,
-            lambda *given: method(self.whole, *given),
-            lambda *given: method(self.local, *given),
+            taken(whole, whole + local, lambda *given: method(self.whole, *given)),
+            taken(
+                local,
+                whole + local,
+                jax.checkpoint(lambda *given: method(self.local, *given)),
+            ),
             *given,
         )
 

@@ -67,7 +67,9 @@ class Stack(nn.Module):
             key, number = layer
             here = attention
             if isinstance(attention, tuple):
-                here = Alternating(*attention, number % c.global_every == 0)
+                whole = -(-c.layers // c.global_every)
+                counts = whole, c.layers - whole
+                here = Alternating(*attention, number % c.global_every == 0, counts)
             y_BLD = rows(block(rows(x_BLD), key, here, memory, number=number))
             if all_layers:
                 return y_BLD, y_BLD
