@@ -27,11 +27,11 @@ def command(arguments):
 
 def run(
     workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tlm"), batch=tiny.batch,
-    weights=None, save_every=2, dev=None, **options,
+    weights=None, save_every=2, dev=None, changes=None, **options,
 ):  # fmt: skip
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal
     before batch n of the first objective. dev: values of an evaluation after each step, of which
-    two that are not lower stop the run."""
+    two that are not lower stop the run. changes: of the model."""
     from tests.helpers.sources import array_source
     from xlingjax.model.config import preset
     from xlingjax.model.partition import MeshConfig
@@ -83,7 +83,7 @@ def run(
         cross_attention="veco" in objectives, word_recovery="clwr" in objectives,
         paraphrase="clpc" in objectives, decoder_layers=int("xfnp" in objectives),
         streams=2 * ("xfnp" in objectives),
-    )  # fmt: skip
+    ).replace(**(changes or {}))  # fmt: skip
     defaults = dict(
         workdir=workdir,
         model=model,

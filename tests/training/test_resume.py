@@ -40,6 +40,22 @@ RUNS = {
         "steps": 20,
         "checkpoint": CheckpointConfig(every=9, keep_last=9),
     },
+    "8-of-local-layers": {
+        "objectives": ["veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm", "mlm", "tlm"],
+        "weights": (1,) * 8,
+        "steps": 20,
+        "checkpoint": CheckpointConfig(every=9, keep_last=9),
+        "changes": {
+            "layers": 2,
+            "positions": "rotary",
+            "window": 4,
+            "first_norm": False,
+            "norm_order": "pre",
+            "gated": True,
+            "ffn_bias": "none",
+            "attention_bias": False,
+        },
+    },
 }
 
 
@@ -86,7 +102,7 @@ def test_killed_run_continues_bitwise(undisturbed, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("undisturbed", ["9-objectives"], indirect=True)
+@pytest.mark.parametrize("undisturbed", ["9-objectives", "8-of-local-layers"], indirect=True)
 def test_every_objective_continues_bitwise_from_a_checkpoint(undisturbed, tmp_path):
     """From the checkpoint between the two turns of each; what the run logged after it is taken
     back."""
