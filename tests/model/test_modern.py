@@ -14,8 +14,9 @@ from tests.helpers.numpy_transformer import erf
 from xlingjax.model import attention, flash, flash_gpu
 from xlingjax.model.attention import bind, blocks_of, turns_of
 from xlingjax.model.build import build_model, count_parameters
-from xlingjax.model.config import ModelConfig
+from xlingjax.model.config import CHOICES, ModelConfig
 from xlingjax.model.masks import Fields, bidirectional, near
+from xlingjax.model.params import path_names
 from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.traced_program import dot_flops
 
@@ -228,3 +229,15 @@ def test_operations_count_each_kind_of_layer_as_often_as_there_is_one():
     whole, three, one = flops(), flops(window=128), flops(window=128, global_every=7)
     assert (whole - three) / 4 == pytest.approx((three - one) / 2, rel=1e-6)
     assert one < 0.4 * whole
+
+
+@pytest.mark.parametrize("classifier", sorted({*CHOICES["classifier"]} - {"decoder"}))
+def test_every_classifier_stands_on_a_modern_encoder(classifier):
+    changes = {"cross_attention": True} if classifier.startswith("plug_in") else {}
+    config = MODERNBERT.replace(
+        classifier=classifier, num_labels=2, classifier_transform=True, **changes
+    )
+    names = {name for name in path_names(build_model(config).abstract()) if "classifier" in name}
+    transformed = classifier in ("xlm", "mean", "tagging", "spans")
+    assert ("classifier/norm/scale" in names) == transformed
+    assert "classifier/out/kernel" in names

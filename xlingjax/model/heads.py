@@ -94,7 +94,8 @@ class Classifier(nn.Module):
 
     def _transformed(self, x: Array) -> Array:
         c = self.config
-        if not c.classifier_transform:
+        # Others have a dense layer of their own, or read states of twice the width.
+        if not c.classifier_transform or c.classifier not in ("xlm", "mean", "tagging", "spans"):
             return x
         x = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(x)
         return Norm(c, name="norm")(activation(c, x))
