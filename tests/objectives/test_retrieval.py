@@ -204,6 +204,9 @@ def test_each_row_has_the_vector_of_the_line_that_the_teacher_read(tmp_path, pre
     np.save(array, vectors[1:])
     with pytest.raises(UserError, match=f"{len(vectors)} lines: a vector of each is needed"):
         made.batch(dataclasses.replace(features, teacher="x"), vocabulary=Prefixed())
+    np.save(array, np.where(vectors == 4, np.nan, vectors))
+    with pytest.raises(UserError, match="1 vectors have numbers .* first is that of line 2; "):
+        made.batch(dataclasses.replace(features, teacher="z"), vocabulary=Prefixed())
     file.write_text("40 41\n")
     np.save(array, vectors[:1])
     with pytest.raises(UserError, match="34 pairs of de-en have no side among the lines of"):
