@@ -16,6 +16,8 @@ from xlingjax.inference.encode import pooling_weights
 from xlingjax.inference.sentences import Dense
 from xlingjax.objectives.retrieval import Distillation, HardestNegative
 from xlingjax.preprocessors.retrieval import DistillationFeatures, SentencePairFeatures
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.run_record import run_identity
 
 
 @functools.cache
@@ -143,6 +145,17 @@ def test_both_texts_are_drawn_to_the_vector_of_the_teacher(pooling, normalize):
     of_language = loss.metrics["distillation/cosine_by_language"]
     np.testing.assert_allclose(of_language[0], [0, *cosines], rtol=1e-4)
     np.testing.assert_allclose(of_language[1], [0, 5, 5])
+
+
+def test_a_run_tells_dense_layers_by_their_numbers():
+    """Arrays are none of JSON; a run that goes on must find the same ones."""
+
+    def switches(scale):
+        layer = np.full((CONFIG.dim, 2), scale, np.float32), np.zeros(2, np.float32)
+        objective = HardestNegative(dense=Dense(("tanh",), (layer,)))
+        return run_identity(CONFIG, {}, {"x": objective}, 0, OptimizerConfig())["switches"]["x"]
+
+    assert switches(1) == switches(1) != switches(2)
 
 
 def test_a_teacher_of_other_width_is_refused():

@@ -104,8 +104,7 @@ def test_characters_spelt_as_bytes_become_pieces_and_bytes_are_never_joined():
     # A share of 0.9 leaves the rarest out, which stays bytes.
     new = extend(old, text, 6, character_coverage=0.9)
     added = new.pieces(range(old.size, new.size))
-    assert {*added[:4]} == {*"የሰውዎች"} - {added[4]} or {*added[:4]} <= {*"የሰውዎችሠ"}
-    assert not any("<0x" in piece for piece in added) and "ሰው" in added
+    assert added == [*"ሰውየዎች", "ሰው"]
     assert [new.decode(new.encode(line)) for line in text] == text
 
 

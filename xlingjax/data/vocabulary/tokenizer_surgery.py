@@ -15,8 +15,8 @@ from xlingjax.data.vocabulary.tokenizer_files import CONTINUED
 from xlingjax.errors import UserError
 
 BYTES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
-"""What a character without a piece becomes by `byte_fallback` (Gemma, mmBERT). Two of them are never
-joined: no decoder reads bytes out of such a piece."""
+"""What a character without a piece becomes by `byte_fallback` (Gemma, mmBERT). Two of them are
+never joined: no decoder reads bytes out of such a piece."""
 Pair = tuple[str, str]
 Word = tuple[str, ...]
 

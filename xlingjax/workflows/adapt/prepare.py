@@ -162,8 +162,8 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     theirs, ours = (open_run(one).width for one in (run, start))
     if theirs != ours:
         raise UserError(
-            f"--teacher {teacher}: its vectors have {theirs} numbers, and those of the model {ours};"
-            " choose a teacher of as many"
+            f"--teacher {teacher}: its vectors have {theirs} numbers, and those of the model"
+            f" {ours}; choose a teacher of as many"
         )
     lines: dict[str, None] = {}
     for pair in pairs:
