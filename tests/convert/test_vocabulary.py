@@ -236,7 +236,7 @@ def test_size_keeps_the_most_frequent_pieces_and_what_must_stay(vocabulary, corp
 
 def test_merges_are_not_operated_on(tmp_path):
     text = small_corpus.write(tmp_path / "en" / "a.txt", ["sleeps Bruder Milch"])
-    with pytest.raises(UserError, match="for SentencePiece's unigram models alone"):
+    with pytest.raises(UserError, match="pieces of SentencePiece's unigram models alone"):
         surgery.trim(bpe(tmp_path), texts_by_language(text)["en"])
 
 

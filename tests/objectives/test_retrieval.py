@@ -16,6 +16,8 @@ from xlingjax.inference.encode import pooling_weights
 from xlingjax.inference.sentences import Dense
 from xlingjax.objectives.retrieval import Distillation, HardestNegative
 from xlingjax.preprocessors.retrieval import DistillationFeatures, SentencePairFeatures
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.run_record import run_identity
 
 
 @functools.cache
@@ -145,6 +147,17 @@ def test_both_texts_are_drawn_to_the_vector_of_the_teacher(pooling, normalize):
     np.testing.assert_allclose(of_language[1], [0, 5, 5])
 
 
+def test_a_run_tells_dense_layers_by_their_numbers():
+    """Arrays are none of JSON; a run that goes on must find the same ones."""
+
+    def switches(scale):
+        layer = np.full((CONFIG.dim, 2), scale, np.float32), np.zeros(2, np.float32)
+        objective = HardestNegative(dense=Dense(("tanh",), (layer,)))
+        return run_identity(CONFIG, {}, {"x": objective}, 0, OptimizerConfig())["switches"]["x"]
+
+    assert switches(1) == switches(1) != switches(2)
+
+
 def test_a_teacher_of_other_width_is_refused():
     batch = pairs() | {"teacher_vectors": np.zeros((6, 1, CONFIG.dim + 1), np.float32)}
     with pytest.raises(UserError, match="choose a teacher of as many"):
@@ -204,6 +217,9 @@ def test_each_row_has_the_vector_of_the_line_that_the_teacher_read(tmp_path, pre
     np.save(array, vectors[1:])
     with pytest.raises(UserError, match=f"{len(vectors)} lines: a vector of each is needed"):
         made.batch(dataclasses.replace(features, teacher="x"), vocabulary=Prefixed())
+    np.save(array, np.where(vectors == 4, np.nan, vectors))
+    with pytest.raises(UserError, match="1 vectors have numbers .* first is that of line 2; "):
+        made.batch(dataclasses.replace(features, teacher="z"), vocabulary=Prefixed())
     file.write_text("40 41\n")
     np.save(array, vectors[:1])
     with pytest.raises(UserError, match="34 pairs of de-en have no side among the lines of"):

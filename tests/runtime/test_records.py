@@ -80,8 +80,11 @@ def test_an_array_is_read_through_a_map_or_refused(tmp_path):
     np.save(pickled, np.array([{}], object))
     # Python that is parsed: a bracket that is not closed, and too many.
     broken = [content.replace(b"(6,), }", end) for end in (b"(6,), [", b"(6,)(} ")]
+    archive = io.BytesIO()
+    np.savez(archive, np.arange(6))
     for damaged in (
         *broken,
+        archive.getvalue(),
         b"",
         content[:50],
         content[:-1],

@@ -304,7 +304,7 @@ def test_a_position_table_grows_by_its_own_rows(mlm, xlmr):
 
 
 def test_a_larger_model_is_tiled_from_the_middle(mlm):
-    """By hand: 16 numbers to 20, the first two are the donor's last; layers 0 0 1 2 of 3."""
+    """By hand: 16 numbers to 20, the first two are the donor's last; layers 0 1 1 2 2 of 3."""
     found, _, _ = load(pair(layers=5, dim=20, ffn=50, decoder_layers=0), encoder=mlm[0], tiled=True)
     wide = [14, 15, *range(16), 0, 1]
     before = mlm[1]
@@ -328,6 +328,7 @@ def test_a_longer_position_table_is_cut(mlm):
 REFUSED = [
     (dict(dim=24), dict(decoder="mlm"), r"key/bias has shape \(2, 2, 12\), .*sizes of the model"),
     (dict(ffn=48), dict(encoder="mlm"), r"ffn/in/bias has shape \(3, 48\), .* \(3, 32\); set the"),
+    (dict(ffn=16), dict(encoder="mlm", tiled=True), r"bias has shape \(3, 16\), .* \(3, 32\); set"),
     (dict(norm_order="pre"), dict(encoder="mlm"), "pre here and post there; set model.norm_order"),
     (dict(embedding_scale=True), dict(embeddings="mlm"), "set model.embedding_scale=False"),
     (dict(position_offset=1), dict(encoder="xlmr"), "position_offset is 1 here and 2 there; set"),

@@ -24,7 +24,7 @@ from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.build import count_parameters
 from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import DENSE_FILE, read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, write_trained
 
 
@@ -171,6 +171,8 @@ def _write(
     if recipe.exists():
         text = read_text(recipe, "put it back from a copy, or remove it")
         files["config.gin"] = _recipe(text, folder, verb, after, before)
+    if trained.dense:
+        files[DENSE_FILE] = trained.dense.content()
     record = read_run_record(run)
     record["model"].update(sizes)
     record["identity"]["model"].update(sizes)

@@ -177,5 +177,11 @@ def _teacher(
             f"distillation: {features.teacher_vectors} has the shape {vectors.shape}, and"
             f" {features.teacher_text} {len(numbers)} lines: a vector of each is needed; {_REMEDY}"
         )
+    odd = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if odd.size:
+        raise UserError(
+            f"distillation: {features.teacher_vectors}: {odd.size:,} vectors have numbers that are"
+            f" not finite, the first is that of line {odd[0] + 1}; {_REMEDY}"
+        )
     known, lines = np.unique(numbers, return_index=True)
     return known, lines, vectors

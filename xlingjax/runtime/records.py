@@ -143,7 +143,10 @@ def read_npy(path: Path, remedy: str) -> np.ndarray:
     """An array of a `.npy`, read-only through a map. Raises UserError where it is missing, damaged
     or shorter than its header tells; no memory is taken for what that tells."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        why = "an archive of arrays"  # .npz
     # A file of less than a header, one of another kind, one that is not there.
     except _NO_ARRAY as error:
         why = f"{error}"

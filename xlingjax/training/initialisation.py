@@ -291,7 +291,8 @@ class Plan:
         # Where rows are chosen the numbers of rows may differ, and nothing else.
         first_axis = int(rows is not None)
         given = donor.shapes[source]
-        if shape[first_axis:] != given[first_axis:] and not self._tiled:
+        sizes = [*zip(shape[first_axis:], given[first_axis:], strict=True)]
+        if any(own < other or (own > other and not self._tiled) for own, other in sizes):
             raise UserError(
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
                 f" {source} there {given}; set the sizes of the model of its run.json"

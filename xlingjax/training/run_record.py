@@ -4,6 +4,7 @@ run.json, and what its files were when it ended, in result.json."""
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import platform
@@ -157,8 +158,16 @@ def _switches(objective: Any) -> dict[str, Any]:
     # One of a user's own may be any class: its options are not known.
     if not dataclasses.is_dataclass(objective):
         return {}
-    fields = dataclasses.asdict(objective)
+    fields = _options(objective)
     return {name: value for name, value in fields.items() if name not in _NO_SWITCHES}
+
+
+def _options(objective: Any) -> dict[str, Any]:
+    """Its fields; of dense layers (`inference.sentences.Dense`), which are arrays, the hash."""
+    fields = dataclasses.asdict(objective)
+    if dense := getattr(objective, "dense", None):
+        fields["dense"] = hashlib.sha256(dense.content()).hexdigest()
+    return fields
 
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
@@ -336,7 +345,7 @@ def schedule_record(
     """What run.json says of a run's course. runs: {stage of an objective: its `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
-        of_objective = dataclasses.asdict(run.objective)
+        of_objective = _options(run.objective)
         of_objective.pop("name", None)
         return {**run.batches.settings, **of_objective}
 

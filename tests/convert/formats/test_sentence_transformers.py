@@ -321,6 +321,10 @@ def test_dense_layers_stand_between_pooling_and_length_in_and_out(released, tmp_
     (tmp_path / "lines.txt").write_text("x\n\ny\n")
     assert main([*line, "--language", "en", "--output", str(tmp_path / "vectors.npy")]) == 0
     assert np.load(tmp_path / "vectors.npy").shape == (3, 7)
+    trim = ["vocab", "trim", line[1], "--mono", f"en={line[3]}", "--to", str(tmp_path / "trimmed")]
+    assert main(trim) == 0
+    trimmed = open_run(tmp_path / "trimmed").embed(["x", "y"], "en")[-1]
+    np.testing.assert_allclose(trimmed, run.embed(["x", "y"], "en")[-1], atol=1e-6)
     (tmp_path / "run" / "sentences.npz").write_bytes(b"PK")
     assert main([*line, "--language", "en", "--output", str(tmp_path / "none.npy")]) == 2
     assert "sentences.npz cannot be read" in capsys.readouterr().err

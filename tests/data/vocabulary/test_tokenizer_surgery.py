@@ -1,5 +1,6 @@
 """More pieces for tokenizer.json, counted by hand; old text is cut as before."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -84,6 +85,27 @@ def test_the_commonest_neighbours_become_pieces_and_old_text_stays(kind):
         spelt = "".join(name.removeprefix("##") for name in old.pieces(ids))
         assert spelt in ("", piece.removeprefix("##"))
         assert ids or kind == "WordPiece"
+
+
+def test_characters_spelt_as_bytes_become_pieces_and_bytes_are_never_joined():
+    made = Tokenizer(models.BPE(unk_token="[UNK]", byte_fallback=True))  # Gemma, mmBERT
+    made.normalizer = normalizers.Replace(" ", "▁")
+    steps = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()
+    made.decoder = decoders.Sequence([*steps])
+    special = [*BERT.values(), *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False, special_tokens=special)
+    made.train_from_iterator(ENGLISH, trainer)
+    # Bytes are pieces, but not tokens that are looked for in a text.
+    config = json.loads(made.to_str())
+    config["added_tokens"] = config["added_tokens"][: len(BERT)]
+    old = TokenizerVocabulary(json.dumps(config).encode(), BERT)
+    text = ["የሰው ሰው", "ሰው ሰዎች ሠ"] * 4
+    assert "<0xE1>" in cut(old, text)[0]
+    # A share of 0.9 leaves the rarest out, which stays bytes.
+    new = extend(old, text, 6, character_coverage=0.9)
+    added = new.pieces(range(old.size, new.size))
+    assert added == [*"ሰውየዎች", "ሰው"]
+    assert [new.decode(new.encode(line)) for line in text] == text
 
 
 def test_what_cannot_be_is_refused():

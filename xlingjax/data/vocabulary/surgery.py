@@ -50,10 +50,10 @@ def proto_of(vocabulary: Vocabulary) -> Any:
 
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes or b"")
     if vocabulary.model_bytes is None or proto.trainer_spec.model_type != UNIGRAM:
-        raise UserError(
-            f"the vocabulary is {vocabulary!r}; this is for SentencePiece's unigram models alone:"
-            " import the model with its sentencepiece.bpe.model beside it"
-        )
+        message = "pieces of SentencePiece's unigram models alone are dropped, spelt and learnt"
+        if vocabulary.model_bytes is None:
+            message += "; where the model was released with one, import it with that beside it"
+        raise UserError(f"the vocabulary is {vocabulary!r}: {message}")
     return proto
 
 

@@ -14,6 +14,9 @@ from xlingjax.data.vocabulary.tokenizer import MARKERS, TokenizerVocabulary
 from xlingjax.data.vocabulary.tokenizer_files import CONTINUED
 from xlingjax.errors import UserError
 
+BYTES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
+"""What a character without a piece becomes by `byte_fallback` (Gemma, mmBERT). Two of them are
+never joined: no decoder reads bytes out of such a piece."""
 Pair = tuple[str, str]
 Word = tuple[str, ...]
 
@@ -36,12 +39,12 @@ def extend(
             " SentencePiece's unigram models: import the model with its sentencepiece.bpe.model"
             " beside it"
         )
-    characters = _lacking(old, lines, character_coverage) if kind == "WordPiece" else []
+    characters = _lacking(old, lines, character_coverage)
     if len(characters) > pieces:
         raise UserError(
             f"--pieces {pieces}: the text has {len(characters)} characters that the vocabulary"
-            " lacks, within words and before them; give at least so many, or lower"
-            " --character_coverage"
+            " lacks (of WordPiece, each at the begin of a word and within); give at least so many,"
+            " or lower --character_coverage"
         )
     spelt = _appended(old, characters, [])
     words = _words(spelt, lines)
@@ -146,35 +149,44 @@ def _joined_in(cut: Word, pair: Pair, piece: str) -> Word:
 
 
 def _lacking(old: TokenizerVocabulary, lines: Iterable[str], coverage: float) -> list[str]:
-    """Pieces of one character, at a word's begin and within, that the text needs, by frequency."""
+    """Pieces of one character that the text needs, by frequency; of WordPiece one at a word's begin
+    and one within."""
     counts: Counter[str] = Counter()
+    cuts_words = old.tokenizer.pre_tokenizer
     for line in lines:
-        counts.update("".join(old.normalized(line).split()))
+        text = old.normalized(line)
+        # Where words are cut, bytes become the characters that stand for them.
+        words = cuts_words.pre_tokenize_str(text) if cuts_words else [(text, None)]
+        for word, _ in words:
+            counts.update("".join(word.split()))
+    marks = ("", CONTINUED) if _kind(old) == "WordPiece" else ("",)
     covered = coverage * counts.total()
     pieces = []
     for character, count in counts.most_common():
         if covered <= 0:
             break
         covered -= count
-        pieces += [character, CONTINUED + character]
+        pieces += [mark + character for mark in marks]
     return [piece for piece in pieces if old.tokenizer.token_to_id(piece) is None]
 
 
 def _words(vocabulary: TokenizerVocabulary, lines: Sequence[str]) -> Counter[Word]:
-    """How often each word of the text stands there, as its pieces; added tokens part words."""
+    """How often each word of the text stands there, as its pieces; added tokens, unknown ones and
+    bytes part words."""
     counts: Counter[Word] = Counter()
     known = vocabulary.tokenizer.get_vocab(with_added_tokens=False)
+    joined = known.keys() - BYTES - {vocabulary.special["unk"]}
     opens = MARKERS.values()
     for encoding in vocabulary.tokenizer.encode_batch(list(lines), add_special_tokens=False):
         word: list[str] = []
         number = None
         for piece, of_piece in zip(encoding.tokens, encoding.word_ids, strict=True):
             # A tokenizer without a step that cuts words marks where they begin.
-            if of_piece != number or piece[0] in opens or piece not in known:
+            if of_piece != number or piece[0] in opens or piece not in joined:
                 counts[tuple(word)] += 1
                 word = []
             number = of_piece
-            if piece in known and piece != vocabulary.special["unk"]:
+            if piece in joined:
                 word.append(piece)
         counts[tuple(word)] += 1
     return counts
@@ -192,9 +204,9 @@ def _appended(
     # An added token keeps its id only among the model's own pieces, or as the last of all.
     model["vocab"] |= {one["content"]: one["id"] for one in config.get("added_tokens") or ()}
     model["vocab"] |= {piece: old.size + i for i, piece in enumerate(pieces)}
+    # Old files write a pair as one word, with a space between.
+    as_word = isinstance((model.get("merges") or [[]])[0], str)
     for pair in merges:
-        # Old files write a pair as one word, with a space between.
-        as_word = isinstance(model["merges"][0], str)
         model["merges"].append(" ".join(pair) if as_word else list(pair))
     content = json.dumps(config, ensure_ascii=False).encode()
     return TokenizerVocabulary(content, old.special)

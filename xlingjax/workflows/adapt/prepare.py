@@ -72,7 +72,7 @@ def prepare(
     print(f"held out: {counts or 'nothing'}")
 
     if request.teacher:
-        _taught(request, request.teacher, folder / "teacher")
+        _taught(request, request.teacher, start, folder / "teacher")
 
     # Written three times: first to be read for the memory, then with the microbatches for the
     # trial, at last with the steps that the trial allows.
@@ -143,7 +143,7 @@ def _check_paths(request: Request) -> None:
         raise UserError(f"--gold {request.gold}: no such folder")
 
 
-def _taught(request: Request, teacher: str, folder: Path) -> None:
+def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     """Writes the teacher's texts, `lines.txt`, and their vectors, `vectors.npy`: of each pair the
     side in the one language that all pairs share, English where they share two. Raises
     UserError."""
@@ -157,6 +157,14 @@ def _taught(request: Request, teacher: str, folder: Path) -> None:
             f" and the pairs are {names}; name others, or give --gin.TEACHER_TEXT and"
             " --gin.TEACHER_VECTORS instead"
         )
+    run = teacher if _is_run(teacher) else import_model.imported(str(import_model.located(teacher)))
+    # Before the vectors of what may be millions of lines.
+    theirs, ours = (open_run(one).width for one in (run, start))
+    if theirs != ours:
+        raise UserError(
+            f"--teacher {teacher}: its vectors have {theirs} numbers, and those of the model"
+            f" {ours}; choose a teacher of as many"
+        )
     lines: dict[str, None] = {}
     for pair in pairs:
         (side,) = [side for side in pair.sides if side.language == language]
@@ -164,7 +172,6 @@ def _taught(request: Request, teacher: str, folder: Path) -> None:
     folder.mkdir()
     text = folder / "lines.txt"
     text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
-    run = teacher if _is_run(teacher) else import_model.imported(str(import_model.located(teacher)))
     print(f"the teacher's vectors of {len(lines):,} lines in {language}:", flush=True)
     print(encode(str(run), str(text), language, str(folder / "vectors.npy")), flush=True)
 
