@@ -27,10 +27,14 @@ PAIR_STEM = re.compile(
 )
 
 
+def _side(path: Path) -> re.Match[str] | None:
+    match = PAIR_STEM.match(plain_name(path))
+    return match if match and match["end"] in (match["src"], match["tgt"]) else None
+
+
 def pair_side(path: Path) -> str:
     """Which side of which pairs a file's lines are, "de-en.de", by its name; "" of other text."""
-    match = PAIR_STEM.match(plain_name(path))
-    if match and match["end"] in (match["src"], match["tgt"]):
+    if match := _side(path):
         # Sorted, so that de-en.de and en-de.de are the same side.
         codes = sorted((match["src"], match["tgt"]))
         return f"{'-'.join(codes)}.{match['end']}"
@@ -54,6 +58,9 @@ def is_language_code(text: str) -> bool:
 def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code.
     Raises UserError, also where the two differ: "to/news.de.txt" is hardly Tongan."""
+    # A folder may be of all pairs with a language: "sw/en-sw.en".
+    if match := _side(path):
+        return match["end"]
     # Corpora with a folder for each language have anything in their file names.
     folder = path.parent.name
     parts = plain_name(path).split(".")
