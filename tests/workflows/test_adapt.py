@@ -316,10 +316,10 @@ def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("architecture", "modules", "pairs", "wanted"),
     [
-        ("XLMRobertaModel", False, ["p"], "hardest_negative"),
+        ("XLMRobertaModel", False, ["p"], "distillation"),
         ("XLMRobertaModel", False, [], "mlm"),
         ("ModernBertForMaskedLM", False, ["p"], "mlm"),
-        ("BertForMaskedLM", True, ["p"], "hardest_negative"),
+        ("BertForMaskedLM", True, ["p"], "distillation"),
     ],
 )
 def test_what_a_model_was_made_for_is_what_it_learns(

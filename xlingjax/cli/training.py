@@ -224,13 +224,13 @@ ADAPT = Verb(
         *TEXT,
         option(
             "--objectives",
-            "files of gin/objectives, in turn: mlm,tlm (default: hardest_negative of pairs and a"
+            "files of gin/objectives, in turn: mlm,tlm (default: distillation for pairs and a"
             " model of sentences, else mlm)",
             metavar="A,B",
         ),
         option(
             "--teacher",
-            "a model of sentences whose vectors are learned for the translations (distillation)",
+            "of distillation: whose vectors the translations get (default: the model itself)",
             metavar="RUN",
         ),
         option("--hours", "of training and evaluation, as many steps as fit", above_zero, "H"),

@@ -94,6 +94,30 @@ def keep_freed_memory() -> None:
     mallopt(m_top_pad, 64 << 20)
 
 
+class _Mallinfo(ctypes.Structure):
+    """`struct mallinfo2` of <malloc.h>."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def give_back_memory(kept: int = 0) -> None:
+    """Have the C library give back what it keeps, where that is more than so many bytes (glibc
+    2.33). A small block in the place of a large one that was freed, and the next large one no
+    longer fits: without this a process would come to hold several times what it uses."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return
+    library.mallinfo2.restype = _Mallinfo
+    if library.mallinfo2().fordblks > kept:
+        library.malloc_trim(0)
+
+
 def set_compile_cache() -> None:
     """Keep compiled programs on disk, so that the second start of a run compiles nothing. What a
     user has set in the environment (JAX_COMPILATION_CACHE_DIR) stays."""

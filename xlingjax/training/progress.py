@@ -19,7 +19,7 @@ import numpy as np
 
 from xlingjax.errors import Stopped, UserError
 from xlingjax.runtime.files import write_json
-from xlingjax.runtime.machine import all_agree, first_line, is_primary
+from xlingjax.runtime.machine import all_agree, first_line, give_back_memory, is_primary
 from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
@@ -149,6 +149,7 @@ class Stopwatch:
         try:
             yield
         finally:
+            give_back_memory()
             self._since = time.perf_counter()
 
 

@@ -25,9 +25,12 @@ from xlingjax.model.partition import (
     with_shardings,
 )
 from xlingjax.objectives.ramp import Ramp
+from xlingjax.runtime.machine import give_back_memory
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
 from xlingjax.training.stages import latest, starts
+
+LARGE = 1 << 28  # bytes of a step, below which nobody minds what the C library keeps
 
 LOSS_SCALE_GROWTH_STEPS = 2000
 
@@ -273,6 +276,7 @@ class Programs:
         self._thread = ThreadPoolExecutor(1)
         self._state: Future | None = None
         self._steps: dict[tuple, Any] = {}
+        self._temporaries = 0  # bytes of the largest program, on a CPU
 
     def begin_state(self) -> None:
         """Starts to compile the program of `random_state`."""
@@ -313,8 +317,15 @@ class Programs:
                     microbatches=self.feed.microbatches,
                 )
                 lowered = train_step.lower(self.abstract, batch, self.key)
-                self._steps[name] = lowered.compile()
-        return self._steps[name](state, batch, self.key)
+                program = self._steps[name] = lowered.compile()
+            if self.feed.mesh.devices.flat[0].platform == "cpu":
+                needed = program.memory_analysis().temp_size_in_bytes
+                self._temporaries = max(self._temporaries, needed)
+        after = self._steps[name](state, batch, self.key)
+        # What is kept is for the next step: twice that fits no better.
+        if self._temporaries > LARGE:
+            give_back_memory(2 * self._temporaries)
+        return after
 
     def close(self) -> None:
         self._thread.shutdown(wait=False)

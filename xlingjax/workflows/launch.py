@@ -23,7 +23,7 @@ from xlingjax.objectives.retrieval import SentencePairs
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import append_line, write_json
-from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
+from xlingjax.runtime.machine import RuntimeConfig, give_back_memory, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.evaluator import Evaluator
@@ -131,6 +131,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
             entry = {"step": step, "name": evaluator.name, "values": values}
             line = json.dumps(entry, ensure_ascii=False)
             append_line(log, line)
+    give_back_memory()
 
 
 def evaluators_of(recipe: Recipe) -> list[Any]:

@@ -71,8 +71,8 @@ def prepare(
     counts = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
     print(f"held out: {counts or 'nothing'}")
 
-    if request.teacher:
-        _taught(request, request.teacher, start, folder / "teacher")
+    if request.taught_by:
+        _taught(request, request.taught_by, start, folder / "teacher")
 
     # Written three times: first to be read for the memory, then with the microbatches for the
     # trial, at last with the steps that the trial allows.
@@ -153,11 +153,14 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     if not language or ("en" not in shared and len(shared) > 1):
         names = ", ".join(sorted({"-".join(pair.languages) for pair in pairs}))
         raise UserError(
-            f"--teacher: it reads the language that all pairs share, English where they share two,"
-            f" and the pairs are {names}; name others, or give --gin.TEACHER_TEXT and"
-            " --gin.TEACHER_VECTORS instead"
+            f"distillation: the teacher reads the language that all pairs share, English where they"
+            f" share two, and the pairs are {names}; name others, or --objectives hardest_negative"
         )
-    run = teacher if _is_run(teacher) else import_model.imported(str(import_model.located(teacher)))
+    run: str | Path = teacher
+    if teacher == request.source:
+        run = start
+    elif not _is_run(teacher):
+        run = import_model.imported(str(import_model.located(teacher)))
     # Before the vectors of what may be millions of lines.
     theirs, ours = (open_run(one).width for one in (run, start))
     if theirs != ours:
@@ -336,7 +339,7 @@ def settings(
             "RETRIEVAL_PREFIX": own.prefix,
             "RETRIEVAL_DENSE": str(start) if own.dense else None,
         }
-    if request.teacher:
+    if request.taught_by:
         folder = start.parent / "teacher"
         values |= {
             "TEACHER_TEXT": str(folder / "lines.txt"),

@@ -85,13 +85,7 @@ class Request:
                         f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
                     )
 
-        taught = [name for name in self.names if name == "distillation"]
-        if taught and not (self.teacher or "TEACHER_VECTORS" in self.given):
-            raise UserError(
-                "--objectives distillation: give --teacher, the model whose vectors are learned, or"
-                " --gin.TEACHER_TEXT and --gin.TEACHER_VECTORS"
-            )
-        if self.teacher and not taught:
+        if self.teacher and "distillation" not in self.names:
             raise UserError("--teacher: only --objectives distillation learns from one")
 
     def _preprocessor(self, made: str) -> Preprocessor:
@@ -147,6 +141,14 @@ class Request:
         return any(self.built[made].objective.adds for made in self.made_by(objective))
 
     @property
+    def taught_by(self) -> str | None:
+        """The model whose vectors are learned: the first model's own where no other is named, and
+        no vectors are given. None: nothing is learned from one."""
+        if "distillation" not in self.names or "TEACHER_VECTORS" in self.given:
+            return None
+        return self.teacher or self.source
+
+    @property
     def of_sentences(self) -> bool:
         """Whether sentence vectors are trained."""
         return any(isinstance(self.built[one].objective, SentencePairs) for one in self.names)
@@ -175,7 +177,7 @@ def default_objectives(
         # A class without a vocabulary head, or the modules of sentence-transformers.
         of_sentences = (folder / "modules.json").is_file()
         of_sentences |= [str(name).endswith("Model") for name in named] == [True]
-    return ("hardest_negative",) if of_sentences and parallel else ("mlm",)
+    return ("distillation",) if of_sentences and parallel else ("mlm",)
 
 
 def absolute(pattern: str) -> str:
