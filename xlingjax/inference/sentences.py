@@ -13,7 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.errors import UserError
-from xlingjax.training.run_record import DENSE_FILE
+from xlingjax.training.run_record import (
+    DENSE_FILE,
+    model_of,
+    read_run_record,
+    run_and_checkpoint,
+)
 
 LONGEST = 256  # tokens of a sentence, where nothing says otherwise
 ACTIVATIONS = {"identity": lambda x: x, "tanh": jnp.tanh, "relu": jax.nn.relu}
@@ -97,6 +102,13 @@ def dense_of(folder: Path, own: Sentences | None) -> Dense | None:
         raise UserError(
             f"{folder / DENSE_FILE} cannot be read ({error}); import the model again"
         ) from None
+
+
+def width_of(run: str | Path) -> int:
+    """D of a run's sentence vectors, by its files."""
+    own = sentences_of(read_run_record(run))
+    dense = dense_of(run_and_checkpoint(run)[0], own)
+    return len(dense.layers[-1][1]) if dense else model_of(run).dim
 
 
 def sentences_of(record: Mapping[str, Any]) -> Sentences | None:

@@ -121,3 +121,11 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(UserError, match=r"tokenizer\.json of Unigram; pieces are added to BPE"):
         extend(TokenizerVocabulary(unigram.to_str().encode(), BERT), GERMAN, 3)
     assert np.array(spellings(tokenizer("bytes"), ["ab"])).shape == (1, 2)
+
+
+def test_two_hashes_are_a_mark_in_wordpiece_alone():
+    """In a tokenizer of bytes "##" is text: a heading."""
+    old = tokenizer("bytes")
+    new = extend(old, ["####"] * 4, 2)
+    assert new.pieces(range(old.size, new.size)) == ["##", "####"]
+    assert cut(new, ["####"]) == [["####"]] and new.decode(new.encode("####")) == "####"

@@ -58,11 +58,11 @@ def is_language_code(text: str) -> bool:
 def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code.
     Raises UserError, also where the two differ: "to/news.de.txt" is hardly Tongan."""
-    # A folder may be of all pairs with a language: "sw/en-sw.en".
-    if match := _side(path):
+    folder = path.parent.name
+    # A folder may be of all pairs with its language: "sw/en-sw.en".
+    if (match := _side(path)) and folder in (match["src"], match["tgt"]):
         return match["end"]
     # Corpora with a folder for each language have anything in their file names.
-    folder = path.parent.name
     parts = plain_name(path).split(".")
     codes = [part for part in (folder, *reversed(parts)) if is_language_code(part)]
     ending = parts[-1]

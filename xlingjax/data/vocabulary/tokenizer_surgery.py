@@ -49,13 +49,16 @@ def extend(
     spelt = _appended(old, characters, [])
     words = _words(spelt, lines)
     # A pair of old text is never merged, so that of BPE this text is cut as before.
+    mark = CONTINUED if kind == "WordPiece" else ""
     left_out = {
-        _joined(*pair) for word in _words(spelt, old_lines) for pair in itertools.pairwise(word)
+        _joined(*pair, mark)
+        for word in _words(spelt, old_lines)
+        for pair in itertools.pairwise(word)
     }
     known = {*old.pieces(range(old.size)), *characters}
     wanted = pieces - len(characters)
     while True:
-        merges = _merged(words, wanted, left_out | known)
+        merges = _merged(words, wanted, left_out | known, mark)
         made = [*dict.fromkeys(merges.values())]
         if len(made) < wanted:
             raise UserError(
@@ -83,19 +86,22 @@ def spellings(old: TokenizerVocabulary, pieces: Sequence[str]) -> list[list[int]
         rest = piece.removeprefix(CONTINUED)
         while rest:
             ends = (end for end in range(len(rest), 0, -1))
-            end = next((end for end in ends if tokenizer.token_to_id(mark + rest[:end])), 0)
-            if not end:
+            found = ((end, tokenizer.token_to_id(mark + rest[:end])) for end in ends)
+            end, row = next((one for one in found if one[1] is not None), (len(rest), None))
+            if row is None:
                 ids = []
                 break
-            ids.append(tokenizer.token_to_id(mark + rest[:end]))
+            ids.append(row)
             rest, mark = rest[end:], CONTINUED
         rows.append(ids)
     return rows
 
 
-def _merged(words: Mapping[Word, int], wanted: int, left_out: Collection[str]) -> dict[Pair, str]:
+def _merged(
+    words: Mapping[Word, int], wanted: int, left_out: Collection[str], mark: str
+) -> dict[Pair, str]:
     """{pair: piece}, in order, until `wanted` pieces are made or no pair stands twice. A piece that
-    old pieces make in another way is among those `left_out`."""
+    old pieces make in another way is among those `left_out`. mark: of pieces within a word."""
     cuts, counts = [*words], [*words.values()]
     total: Counter[Pair] = Counter()
     where: defaultdict[Pair, set[int]] = defaultdict(set)
@@ -109,7 +115,7 @@ def _merged(words: Mapping[Word, int], wanted: int, left_out: Collection[str]) -
     made: set[str] = set()
     while heap and len(made) < wanted:
         count, pair = heapq.heappop(heap)
-        piece = _joined(*pair)
+        piece = _joined(*pair, mark)
         # Of an entry whose count has changed since there is a newer one.
         if -count != total[pair] or piece in left_out:
             continue
@@ -131,8 +137,8 @@ def _merged(words: Mapping[Word, int], wanted: int, left_out: Collection[str]) -
     return found
 
 
-def _joined(first: str, second: str) -> str:
-    return first + second.removeprefix(CONTINUED)
+def _joined(first: str, second: str, mark: str) -> str:
+    return first + second.removeprefix(mark)
 
 
 def _joined_in(cut: Word, pair: Pair, piece: str) -> Word:
@@ -175,7 +181,8 @@ def _words(vocabulary: TokenizerVocabulary, lines: Sequence[str]) -> Counter[Wor
     bytes part words."""
     counts: Counter[Word] = Counter()
     known = vocabulary.tokenizer.get_vocab(with_added_tokens=False)
-    joined = known.keys() - BYTES - {vocabulary.special["unk"]}
+    added = {token.content for token in vocabulary.tokenizer.get_added_tokens_decoder().values()}
+    joined = known.keys() - BYTES - added - {vocabulary.special["unk"]}
     opens = MARKERS.values()
     for encoding in vocabulary.tokenizer.encode_batch(list(lines), add_special_tokens=False):
         word: list[str] = []

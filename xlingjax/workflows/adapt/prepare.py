@@ -17,7 +17,7 @@ from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
-from xlingjax.inference.sentences import sentences_of
+from xlingjax.inference.sentences import sentences_of, width_of
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import make_mesh, row_devices
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
@@ -162,7 +162,7 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     elif not _is_run(teacher):
         run = import_model.imported(str(import_model.located(teacher)))
     # Before the vectors of what may be millions of lines.
-    theirs, ours = (open_run(one).width for one in (run, start))
+    theirs, ours = width_of(run), width_of(start)
     if theirs != ours:
         raise UserError(
             f"--teacher {teacher}: its vectors have {theirs} numbers, and those of the model"
