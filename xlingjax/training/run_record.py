@@ -4,7 +4,6 @@ run.json, and what its files were when it ended, in result.json."""
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import platform
@@ -166,7 +165,7 @@ def _options(objective: Any) -> dict[str, Any]:
     """Its fields; of dense layers (`inference.sentences.Dense`), which are arrays, the hash."""
     fields = dataclasses.asdict(objective)
     if dense := getattr(objective, "dense", None):
-        fields["dense"] = hashlib.sha256(dense.content()).hexdigest()
+        fields["dense"] = hash_of(dense.content())
     return fields
 
 
