@@ -75,6 +75,15 @@ def test_exchanged_files_are_told_by_the_other_files_of_their_languages(tmp_path
     assert found.file.endswith("en-sw.en")
 
 
+def test_exchanged_files_are_told_by_english_words_where_there_is_no_other_file(tmp_path):
+    english, swahili = sentences(300)
+    english = [f"the {line} of that" for line in english]
+    assert told(tmp_path, english, swahili) == []
+    (found,) = told(tmp_path, swahili, english)
+    assert found.severity == "warning" and "the English words are in" in found.message
+    assert found.file.endswith("en-sw.en")
+
+
 def test_a_file_of_another_language_is_told_by_the_stems_of_the_others(tmp_path):
     english, swahili = sentences(300)
     more, other = sentences(200, 1)

@@ -1,5 +1,6 @@
 """Whether a file is in the language that it is said to be in: by fastText's identification where
-the extra `clean` is installed, else by the words of the other files."""
+the extra `clean` is installed, else by the words of the other files, of pairs with English by the
+commonest English ones."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ import langcodes
 
 from xlingjax.data.check.alignment import stems_of
 from xlingjax.data.clean.models import PACKAGED, identifier
-from xlingjax.data.languages import language_of, standard_code
+from xlingjax.data.languages import base_language, language_of, standard_code
 from xlingjax.data.text.texts import Pair, Text
 
 SAMPLE = 1000  # lines of a file that are looked at
 FEWEST = 20  # lines with three words or more, below which identification is a guess
 MOST, LEAST = 0.6, 0.2  # shares of lines that another language must have, its own may not
 ABOVE = 0.15  # by how much the words of another language's files must be nearer: a cosine
+ENGLISH = ("the", "of", "and", "with", "that", "this", "from", "are")
+OFTEN = 0.03  # share of these among the words of an English file; other text has few
 CLOSE = 15  # CLDR's distance up to which languages count as one (Malay and Indonesian)
 
 
@@ -69,13 +72,22 @@ def misnamed(words: Mapping[Text, Words], pairs: Sequence[Pair]) -> list[tuple[T
         first, second = pair.sides[:2]
         own = like(first, first.language) + like(second, second.language)
         crossed = like(first, second.language) + like(second, first.language)
-        if pair.translates and crossed > own + 2 * ABOVE:
+        # Words that two sides share were left as they are, and tell nothing of a language.
+        others = like.files[first.language] + like.files[second.language] > 2
+        if pair.translates and others and crossed > own + 2 * ABOVE:
             exchanged.update(pair.sides)
             message = (
                 f"its words are those of the {second.language} files, and those of {second.path}"
                 f" of the {first.language} files: are the two exchanged?"
             )
             found.append((first, message))
+            continue
+        for side, other in ((first, second), (second, first)):
+            few, many = like.english(side), like.english(other)
+            if base_language(side.language) == "en" and many >= max(OFTEN, 3 * few):
+                exchanged.update(pair.sides)
+                message = f"the English words are in {other.path}: are the two exchanged?"
+                found.append((side, message))
     # They would put the files of both languages in doubt.
     words = {text: counts for text, counts in words.items() if text not in exchanged}
     like = Likeness(words)
@@ -101,6 +113,11 @@ class Likeness:
         for (_, code), counts in self.words.items():
             self.sums[code].update(counts)
         self.squares = {code: _square(counts) for code, counts in self.sums.items()}
+
+    def english(self, text: Text) -> float:
+        """The share of the commonest English words."""
+        counts = self.words.get((text.path, text.language), {})
+        return sum(counts.get(word, 0) for word in ENGLISH) / max(sum(counts.values()), 1)
 
     def __call__(self, text: Text, code: str) -> float:
         counts = self.words.get((text.path, text.language), {})
