@@ -117,7 +117,9 @@ class Likeness:
     def english(self, text: Text) -> float:
         """The share of the commonest English words."""
         counts = self.words.get((text.path, text.language), {})
-        return sum(counts.get(word, 0) for word in ENGLISH) / max(sum(counts.values()), 1)
+        # Few lines say nothing.
+        count = max(sum(counts.values()), 3 * FEWEST)
+        return sum(counts.get(word, 0) for word in ENGLISH) / count
 
     def __call__(self, text: Text, code: str) -> float:
         counts = self.words.get((text.path, text.language), {})
