@@ -147,6 +147,26 @@ def test_it_comes_with_its_wordpiece_and_goes_out_as_it_came(tmp_path, capsys):
             )
 
 
+def test_more_pieces_go_out_as_transformers_cuts_them(tmp_path, capsys):
+    """From transformers' folder to what AutoTokenizer and AutoModel open: words are one piece, and
+    its row is the mean of the old ones."""
+    imported_folders.bert(tmp_path / "hf")
+    (tmp_path / "de.txt").write_text("der hund rennt\nder hund\n" * 9)
+    run, more, out = (str(tmp_path / name) for name in ("run", "more", "out"))
+    assert main(["import", str(tmp_path / "hf"), "--to", run]) == 0
+    given = ["--mono", str(tmp_path / "de.txt"), "--pieces", "6", "--to", more]
+    assert main(["vocab", "extend", run, *given]) == 0
+    assert main(["export", more, "--to", out]) == 0
+    assert "largest difference" in capsys.readouterr().out
+    old, new = (transformers.AutoTokenizer.from_pretrained(path) for path in (tmp_path / "hf", out))
+    assert len(new.tokenize("der hund rennt")) < len(old.tokenize("der hund rennt")) - 4
+    assert new.tokenize("der hund")[0] == "der"
+    table = transformers.AutoModel.from_pretrained(out).embeddings.word_embeddings.weight.detach()
+    before = transformers.AutoModel.from_pretrained(tmp_path / "hf").embeddings.word_embeddings
+    spelt = before.weight.detach()[old(["der"], add_special_tokens=False)["input_ids"][0]]
+    np.testing.assert_allclose(table[new.convert_tokens_to_ids("der")], spelt.mean(0), atol=1e-6)
+
+
 def test_a_folder_without_a_tokenizer_is_refused(folder):
     with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, and no other tokenizer"):
         read(folder)
