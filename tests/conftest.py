@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items):
 MISSING = {
     "interop": ("'(torch|transformers|huggingface_hub)'", "make setup-interop"),
     "clean": (
-        "'(sacremoses|sentencex|datasketch|mwxml|mwparserfromhell|fasttext)'|extra clean",
+        "'(sentencex|datasketch|mwxml|mwparserfromhell|fasttext)'|extra clean",
         "make setup-clean",
     ),
     "beam": ("'apache_beam'", "make setup-beam"),

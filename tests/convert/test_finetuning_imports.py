@@ -13,7 +13,7 @@ from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-from tests.helpers import imported_folders  # noqa: E402 - needs sacremoses, too
+from tests.helpers import imported_folders  # noqa: E402
 
 files = sweeping.files
 TESTED = ["de", "en", "ru"]

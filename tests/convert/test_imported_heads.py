@@ -17,7 +17,7 @@ from xlingjax.preprocessors.span_qa import span_rows
 from xlingjax.tasks import task_named
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-from tests.helpers import imported_folders  # noqa: E402 - needs sacremoses, too
+from tests.helpers import imported_folders  # noqa: E402
 
 files = sweeping.files
 # As on the hub: in another order, in capitals.

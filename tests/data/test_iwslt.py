@@ -3,12 +3,8 @@
 import re
 import subprocess
 
-import pytest
-
 from xlingjax.cli import main
 from xlingjax.data.text.iwslt import TEST
-
-pytest.importorskip("sacremoses", reason="needs the extra clean")
 
 TALK = """<url>http://www.ted.com/talks/a_talk.html</url>
 <keywords>talks, science</keywords>

@@ -107,7 +107,6 @@ def test_the_right_columns_give_the_gold_text_in_every_script(pieces):  # noqa: 
 
 def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
     """Lower-cased, without accents, cut by Moses's rules."""
-    pytest.importorskip("sacremoses")
     from tests.helpers import small_fastbpe
 
     questions = [question(context, answer, id=answer) for context, answer in SCRIPTS]

@@ -282,7 +282,6 @@ def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, words, message):
     [
         ("datasketch", {}),
         ("sentencex", {}),
-        ("sacremoses", {"punctuation": True}),
         ("fasttext", {"identify": "lid.176.ftz"}),
         ("mwxml", {}),
     ],

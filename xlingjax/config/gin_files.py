@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gin import config_parser
 
 import xlingjax
+from xlingjax.config.durations import TOKENS
 from xlingjax.errors import UserError, did_you_mean
 from xlingjax.runtime.numerals import is_number
 
@@ -230,9 +231,10 @@ def gin_value(text: str) -> str:
     # 1e4 serves as a whole number, too.
     if is_number(text) and "e" in text.lower() and float(text).is_integer():
         return str(int(float(text)))
-    # Numbers of layers, shares, and ramps: gin would read the first number alone.
+    # Numbers of layers, shares, ramps, durations: gin would read the first number alone.
     numbers = r"[\d.]+([ ,]+[\d.]+)+"
-    if re.fullmatch(rf"{numbers}|\d+:[^,]+(,\d+:[^,]+)*", text, re.ASCII):
+    ramp = r"\d+:[^,]+(,\d+:[^,]+)*"
+    if re.fullmatch(rf"{numbers}|{ramp}|{TOKENS.pattern}", text, re.ASCII):
         return repr(text)
     try:
         config_parser.ConfigParser(text, _Names()).parse_value()

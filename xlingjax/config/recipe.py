@@ -17,6 +17,7 @@ import gin
 from xlingjax import config
 from xlingjax.config import foreign
 from xlingjax.config.bindings import checked, fits, in_words
+from xlingjax.config.durations import Clock, is_duration
 from xlingjax.config.gin_files import (
     BINDING,
     IMPORT,
@@ -113,6 +114,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         if one.kind == BINDING:
             where = one.where
             _places[one.name] = where if one.part.is_override else f"{where}: {one.name}"
+    _count_tokens(macros)
     # Before anything is converted or trained: a mistyped number should not cost that.
     _require_types()
     # Before values are required: an imported model may bring the vocabulary that is lacking.
@@ -232,6 +234,33 @@ def _refusal(bound: str, needed: str, lines: Mapping[str, str]) -> str:
     key = _followed(bound, lines)
     reader = "" if key == bound else f" ({bound.rpartition('/')[2]})"
     return f"{_places.get(key, key)}={lines[key]}: {needed} is needed{reader}"
+
+
+def _count_tokens(macros: Sequence[str]) -> None:
+    """Turn durations in tokens into updates (see `durations`). Raises UserError where the recipe
+    has no BATCH and LENGTH to count by."""
+    in_tokens = {
+        name: value
+        for name in macros
+        if is_duration(value := _value(name))
+        # Stages of anything; of other values it is a mistake, which its reader tells.
+        and (isinstance(value, Mapping) or name.endswith(("_STEPS", "_EVERY")))
+    }
+    if not in_tokens:
+        return
+    lines = config_lines()
+    if lacking := {"BATCH", "LENGTH"} - {*macros}:
+        name = min(in_tokens)
+        raise UserError(
+            f"{_places[name]}={lines[name]}: this recipe has no {min(lacking)} to count tokens by;"
+            " give updates"
+        )
+    clock = Clock(*(_value(_followed(name, lines)) for name in ("BATCH", "LENGTH")))
+    # The fall is at the end, where an update may read more tokens than at the beginning.
+    end = clock.updates(_value(_followed("TRAIN_STEPS", lines)))
+    for name, value in in_tokens.items():
+        counted = clock.last(value, end) if name == "DECAY_STEPS" else clock.updates(value)
+        gin.bind_parameter(f"{name}/macro.value", counted)
 
 
 def _value(macro: str) -> Any:

@@ -81,8 +81,9 @@ class Tracker:
         """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
         entry = {"step": step, "name": name, "values": values}
         self._write("evaluations.jsonl", entry, name, values, step)
-        shown = [f"{key} {value:.4f}" for key, value in scalars(values).items()]
-        self.say(f"step {step}: {name}: {', '.join(shown)}")
+        # Texts and tables are for the report.
+        if shown := [f"{key} {value:.4f}" for key, value in scalars(values).items()]:
+            self.say(f"step {step}: {name}: {', '.join(shown)}")
 
     def close(self) -> None:
         files: list[Any] = [*self._files.values()]

@@ -14,9 +14,8 @@ from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-pytest.importorskip("sacremoses")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
-from tests.helpers import imported_folders  # noqa: E402 - needs sacremoses
+from tests.helpers import imported_folders  # noqa: E402
 
 CONFIG = dict(vocab_size=50, hidden_size=24, num_hidden_layers=3, num_attention_heads=4)
 CONFIG |= dict(intermediate_size=40, max_position_embeddings=37)

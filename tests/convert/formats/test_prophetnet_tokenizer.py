@@ -16,7 +16,6 @@ from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-pytest.importorskip("sacremoses")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import imported_folders, small_xlmr  # noqa: E402
 

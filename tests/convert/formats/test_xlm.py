@@ -169,7 +169,6 @@ def test_a_folder_of_parts_that_differ_is_refused(spoken, spoil, message, tmp_pa
 @pytest.fixture(scope="module")
 def of_fastbpe(tmp_path_factory):
     """With byte pair codes, as `xlm-mlm-*` have them."""
-    pytest.importorskip("sacremoses")
     from tests.helpers import small_fastbpe
     from xlingjax.convert.formats.parity import SENTENCES
 

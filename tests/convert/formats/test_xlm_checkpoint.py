@@ -152,7 +152,6 @@ def test_what_is_not_computed_and_what_is_something_else_is_refused(tmp_path):
 
 @pytest.mark.parametrize("words", ["of the file", "of the checkpoint"])
 def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
-    pytest.importorskip("sacremoses")
     from tests.helpers import small_fastbpe
     from xlingjax.cli.main import main
     from xlingjax.convert.formats.parity import SENTENCES

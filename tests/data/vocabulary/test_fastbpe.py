@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("sacremoses")
-from tests.helpers import small_fastbpe  # noqa: E402 - needs sacremoses
+from tests.helpers import small_fastbpe
 from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary, aligned
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -8,8 +8,6 @@ from nltk.translate.bleu_score import corpus_bleu
 from xlingjax.cli import main
 from xlingjax.evaluation.metrics.moses import STEPS, moses_bleu, moses_steps
 
-pytest.importorskip("sacremoses", reason="needs the extra clean")
-
 MADE = [
     "The U.S. state-of-the-art isn't 'new', he said (today).",
     "A cat sat on the mat & the dog, too.",

@@ -111,9 +111,10 @@ def normal_characters(text: str) -> str:
 @functools.cache
 def normalizer(language: str) -> Callable[[str], str]:
     """Moses' normalize-punctuation.perl. Quotes and numbers are those of the language (`de`, `fr`,
-    `cs` ...); others have Moses' common rules. Raises UserError: no sacremoses."""
-    moses = package("sacremoses", "--punctuation")
-    return moses.MosesPunctNormalizer(lang=base_language(language)).normalize
+    `cs` ...); others have Moses' common rules."""
+    import sacremoses
+
+    return sacremoses.MosesPunctNormalizer(lang=base_language(language)).normalize
 
 
 def split_sentences(text: str, language: str) -> list[str]:

@@ -42,12 +42,9 @@ class FastBpeVocabulary(PieceTable):
     def __init__(self, ids: dict[str, int], merges: Sequence[tuple[str, str]], lowercase: bool):
         """ids: of the pieces; merges: the first goes first; lowercase: whether capitals and accents
         are removed. Raises UserError: gaps in the ids, or a begin other than layout "xlm"."""
-        try:
-            import sacremoses
-        except ImportError:
-            raise UserError(
-                "XLM's byte pair codes need sacremoses: pip install 'xlingjax[interop]'"
-            ) from None
+        # Imported here: it takes a second, and of all vocabularies this one alone needs it.
+        import sacremoses
+
         self._pieces = sorted(ids, key=ids.__getitem__)
         # The table of embeddings has a row for each, so ids are places in it.
         if [ids[piece] for piece in self._pieces] != list(range(len(ids))):

@@ -7,11 +7,9 @@ and then compounds, XLM's en-ro normalises punctuation and Romanian and removes 
 import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import tokenised_bleu
-from xlingjax.runtime.packages import package
 
 STEPS = ("punctuation", "romanian", "diacritics", "tokenise", "hyphens", "compounds", "lowercase")
 """In the order in which they are taken. punctuation: normalize-punctuation.perl; romanian,
@@ -25,8 +23,10 @@ _DIACRITICS = str.maketrans("ȘșȚțĂăÂâÎî", "SsTtAaAaIi")
 
 
 def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
-    """The map of a line by these of `STEPS`. Raises UserError for a step that there is not, for
-    hyphens without tokenise, and without sacremoses."""
+    """The map of a line by these of `STEPS`. Raises UserError for a step that there is not and for
+    hyphens without tokenise."""
+    import sacremoses
+
     wanted = {*steps}
     unknown = sorted(wanted - {*STEPS})
     if unknown:
@@ -34,11 +34,11 @@ def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
     if "hyphens" in wanted and "tokenise" not in wanted:
         raise UserError("the step hyphens is an option of Moses' tokeniser: add tokenise")
     makers: dict[str, Callable[[], Callable[[str], str]]] = {
-        "punctuation": lambda: _sacremoses().MosesPunctNormalizer(lang=language).normalize,
+        "punctuation": lambda: sacremoses.MosesPunctNormalizer(lang=language).normalize,
         "romanian": lambda: lambda line: line.translate(_ROMANIAN),
         "diacritics": lambda: lambda line: line.translate(_DIACRITICS),
         "tokenise": lambda: functools.partial(
-            _sacremoses().MosesTokenizer(lang=language).tokenize,
+            sacremoses.MosesTokenizer(lang=language).tokenize,
             return_str=True,
             aggressive_dash_splits="hyphens" in wanted,
         ),
@@ -52,10 +52,6 @@ def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
 def _compounds_split(line: str) -> str:
     # As Perl's s///g: what one match has taken begins no other, so "a-b-c" is split once.
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
-
-
-def _sacremoses() -> Any:
-    return package("sacremoses", "Moses' normalisation")
 
 
 def moses_bleu(

@@ -83,7 +83,6 @@ def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
         "mwxml": ("--wikipedia", dumps),
         "mwparserfromhell": ("--wikipedia", dumps),
         "sentencex": ("splitting sentences", settings.sentences and monolingual),
-        "sacremoses": ("--punctuation", settings.punctuation),
         "datasketch": ("near duplicates", settings.near is not None),
     }
     for name, (step, needed) in needs.items():
