@@ -39,8 +39,7 @@ def model(
     language_tokens: whether a decoder begins with a token of the language, of which there is one
     for each language of the corpus behind the vocabulary's pieces; "both": sources, too (NLLB).
     """
-    # A model of a deep averaging network alone is made by no recipe.
-    require_whole({"layers": layers}, f"[1, {MOST['layers']}]", "layers", f"model {name}: ")
+    require_whole({"layers": layers}, f"[0, {MOST['layers']}]", "layers", f"model {name}: ")
     if run:
         base = model_of(run)
     # A preset's name means the preset, whatever folder lies there.
@@ -54,7 +53,7 @@ def model(
         base = base.replace(num_labels=len(split_list(labels)), task_labels=of_tasks or None)
     base = base.replace(
         classifier=classifier or base.classifier,
-        layers=layers or base.layers,
+        layers=base.layers if layers is None else layers,
         dtype=dtype or base.dtype,
     )
     sizes: dict[str, Any] = {}

@@ -1,5 +1,5 @@
 """Sentence vectors from the pairs of a run: by hardest negatives (ERNIE-M, its fine-tuned Tatoeba),
-and by a teacher's vectors (Reimers & Gurevych 2020)."""
+by all negatives of the batch (LaBSE), and by a teacher's vectors (Reimers & Gurevych 2020)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from xlingjax.config.text import TextSource, of_text
 from xlingjax.inference.sentences import dense_of, sentences_of
-from xlingjax.objectives.retrieval import Distillation, HardestNegative
+from xlingjax.objectives.retrieval import Distillation, HardestNegative, TranslationRanking
 from xlingjax.preprocessors.retrieval import DistillationFeatures, SentencePairFeatures
 from xlingjax.training.run_record import read_run_record
 
@@ -30,6 +30,14 @@ def _with_teacher(
 OBJECTIVES = {
     "hardest_negative": of_text(
         HardestNegative,
+        SentencePairFeatures,
+        batch=64,
+        length=128,
+        change=_through,
+        hidden=("dense",),
+    ),
+    "translation_ranking": of_text(
+        TranslationRanking,
         SentencePairFeatures,
         batch=64,
         length=128,

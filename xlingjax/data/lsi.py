@@ -1,14 +1,17 @@
 """Vectors of pieces from translations alone: cross-lingual latent semantic indexing (Littman,
-Dumais and Landauer 1998), with which a model's token table may begin.
+Dumais and Landauer 1998) of character n-grams, with which a model's token table may begin.
 
-A pair of translations is one document of both sides' pieces; pieces that stand in the same pairs,
-of one language or of two, get like vectors.
+A pair of translations is one document of the n-grams in both sides' pieces. N-grams that stand in
+the same pairs, of one language or of two, get like vectors, and a piece the sum of its n-grams': so
+rare forms of a word are near the frequent ones. The mean of a text's rows is then its vector.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +20,22 @@ from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 # Part of every name: vectors that are made in another way leave the old files alone.
-FORMAT = 2
+FORMAT = 3
 LIMIT = 100_000  # pairs that are read; of more as many at random
+GRAMS = range(3, 7)  # characters of an n-gram; the whole piece is one, too
+AT_ONCE = 10_000  # pairs whose n-grams are in memory
 
 
 def piece_vectors(
     vocabulary: Vocabulary, texts: Iterable[BlockText], width: int
 ) -> tuple[np.ndarray, int]:
-    """(float32 [size, width], number of pairs): rows of length 1, or 0 for pieces that no pair has.
-    They are kept beside the tokens, and made once of a text.
+    """(float32 [size, width], number of pairs): rows of length 1 on average, or 0 for pieces of
+    which no pair has an n-gram. They are kept beside the tokens, and made once of a text.
 
-    Documents are log-scaled counts times inverse document frequency, of length 1; a row is the
-    piece's part of the first `width` right singular vectors, each of the same weight. texts: those
-    of one language are passed over.
+    Documents are log-scaled counts of pieces, spread over the n-grams, times inverse document
+    frequency, of length 1; an n-gram has its part of the first `width` right singular vectors, each
+    of the same weight. A row is divided by the root of its length, since long pieces have many
+    n-grams. texts: those of one language are passed over.
     """
     # Several objectives read the same pairs.
     of_pairs = [*{text.key: text for text in texts if text.sides > 1}.values()]
@@ -50,9 +56,8 @@ def piece_vectors(
 def _decomposed(
     vocabulary: Vocabulary, texts: list[BlockText], width: int
 ) -> tuple[np.ndarray, int]:
-    # Here, since only a run that begins so needs them.
+    # Here, since only a run that begins so needs it.
     import scipy.sparse
-    from sklearn.decomposition import TruncatedSVD
 
     ids, document = _documents(texts, vocabulary.eos_id)
     # Numbered without those that have no piece.
@@ -64,17 +69,64 @@ def _decomposed(
     if rank < 1:
         return vectors, count
     # Pieces that a document has twice are added up.
-    counts = scipy.sparse.csr_matrix((np.ones(len(ids)), (document, ids)), (count, vocabulary.size))
-    documents = np.bincount(counts.indices, minlength=vocabulary.size)
-    rarity = np.log((1 + count) / (1 + documents)) + 1
-    counts.data = (1 + np.log(counts.data)) * rarity[counts.indices]
-    norms = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
-    counts = scipy.sparse.diags(1 / np.maximum(norms, 1e-9)) @ counts
-    found = TruncatedSVD(rank, random_state=0).fit(counts).components_.T
-    found[documents == 0] = 0
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
-    vectors[:, :rank] = found / np.maximum(norms, 1e-9)
+    shape = count, vocabulary.size
+    counts_CV = scipy.sparse.csr_array((np.ones(len(ids), np.float32), (document, ids)), shape)
+    counts_CV.data = 1 + np.log(counts_CV.data)
+    grams_VG = _grams(vocabulary.pieces(range(vocabulary.size)))
+    parts = [counts_CV[first : first + AT_ONCE] for first in range(0, count, AT_ONCE)]
+    having_G = sum(np.diff((part @ grams_VG).tocsc().indptr) for part in parts)
+    rarity_G = np.log((1 + count) / (1 + having_G)) + 1
+    # Of one pair alone an n-gram tells nothing of others; in little text it is all there is.
+    rarity_G[having_G < (2 if count > 500 else 1)] = 0
+    grams_VG = (grams_VG @ scipy.sparse.diags_array(rarity_G)).tocsr().astype(np.float32)
+    squares = [(part @ grams_VG).power(2).sum(axis=1) for part in parts]
+    norms_C = np.sqrt(np.concatenate(squares))
+    counts_CV = (scipy.sparse.diags_array(1 / np.maximum(norms_C, 1e-9)) @ counts_CV).tocsr()
+    right_GD = _right_vectors(counts_CV.astype(np.float32), grams_VG, rank)
+    rows_VD = grams_VG @ right_GD
+    lengths_V1 = np.linalg.norm(rows_VD, axis=1, keepdims=True)
+    rows_VD /= np.sqrt(np.maximum(lengths_V1, 1e-9))
+    vectors[:, :rank] = rows_VD / np.sqrt(lengths_V1[lengths_V1 > 0]).mean()
     return vectors, count
+
+
+def _grams(pieces: Sequence[str]) -> Any:
+    """Sparse [pieces, n-grams]: how often each stands in a piece, in small letters."""
+    import scipy.sparse
+
+    columns: dict[str, int] = {}
+    rows, places, counts = [], [], []
+    for row, piece in enumerate(pieces):
+        piece = piece.lower()
+        found = [piece[i : i + n] for n in GRAMS for i in range(len(piece) - n + 1)]
+        # Apart from an n-gram of the same characters, which longer pieces have.
+        for gram, count in Counter([*found, f"={piece}"]).items():
+            rows.append(row)
+            places.append(columns.setdefault(gram, len(columns)))
+            counts.append(count)
+    shape = len(pieces), len(columns)
+    return scipy.sparse.csr_array((np.float32(counts), (rows, places)), shape)
+
+
+def _right_vectors(counts_CV: Any, grams_VG: Any, rank: int) -> np.ndarray:
+    """float32 [G, rank]: the first right singular vectors of counts @ grams, a product that is never
+    made, by random projections and two passes of subspace iteration (Halko et al. 2011, §4.4)."""
+    from scipy.linalg import lu, qr
+
+    def times(x_GR: np.ndarray) -> np.ndarray:
+        return counts_CV @ (grams_VG @ x_GR)
+
+    def transposed_times(y_CR: np.ndarray) -> np.ndarray:
+        return grams_VG.T @ (counts_CV.T @ y_CR)
+
+    width = min(rank + 10, *counts_CV.shape[:1], grams_VG.shape[1])
+    x_GR = np.random.default_rng(0).normal(size=(grams_VG.shape[1], width)).astype(np.float32)
+    for _ in range(2):
+        y_CR, _ = lu(times(x_GR), permute_l=True)
+        x_GR, _ = lu(transposed_times(y_CR), permute_l=True)
+    basis_CR, _ = qr(times(x_GR), mode="economic")
+    _, _, right_RG = np.linalg.svd(transposed_times(basis_CR).T, full_matrices=False)
+    return right_RG[:rank].T
 
 
 def _documents(texts: list[BlockText], end: int) -> tuple[np.ndarray, np.ndarray]:

@@ -435,6 +435,11 @@ PRESETS: dict[str, ModelConfig] = {
         attention_dropout=0.0,
         unroll=0,
     ),
+    # No layer at all: the vector of a text is the mean of its pieces' rows. In XLM-R's layout, so
+    # that whatever opens that opens this.
+    "static": _XLMR.replace(
+        name="static", layers=0, dim=384, heads=6, ffn=1536, vocab_size=16_000, init_std=None
+    ),
     # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the
     # step's time.
     "tiny": _XLM.replace(

@@ -1,5 +1,5 @@
-"""Fine-tuning of sentence vectors on translations: binary cross-entropy against the hardest
-negatives of the batch; and the vectors that a teacher makes of one of the two."""
+"""Sentence vectors from translations: binary cross-entropy against the hardest negatives of the
+batch, cross-entropy over all of them, and the vectors that a teacher makes of one of the two."""
 
 import dataclasses
 from collections.abc import Callable
@@ -164,20 +164,25 @@ class HardestNegative(SentencePairs, LabelObjective):
         cosine_QQ = jnp.einsum("QD,CD->QC", u_QD, v_QD, precision=jax.lax.Precision.HIGHEST)
         logits_QQ = self.scale * cosine_QQ + self.bias
         weights_Q = self.used(batch)
-        positive_Q = jnp.diagonal(logits_QQ)
         # [x, y]: a negative is another pair's text, and none that is the same text.
         real_QQ = (weights_Q[:, None] * weights_Q[None, :]) > 0
-        hardest = []
-        for side, axis in ((1, 1), (0, 0)):
+        # Rows [Q, Q] of each direction: of a text the translations, of a translation the texts.
+        negatives = []
+        for side, scores_QQ in ((1, logits_QQ), (0, logits_QQ.T)):
             texts_Q = self._texts(batch, side)
             other_QQ = texts_Q[:, None] != texts_Q[None, :]
-            negative_QQ = jnp.where(real_QQ & other_QQ, logits_QQ, jnp.finfo(jnp.float32).min)
-            hardest.append(negative_QQ.max(axis=axis))
+            negatives.append(jnp.where(real_QQ & other_QQ, scores_QQ, jnp.finfo(jnp.float32).min))
+        positive_Q = jnp.diagonal(logits_QQ)
+        loss_Q = self.against(positive_Q, *negatives)
+        hardest_Q = jnp.maximum(*(negatives_QQ.max(axis=1) for negatives_QQ in negatives))
+        return Judged(loss_Q, positive_Q > hardest_Q, weights_Q, self.languages(batch, 0))
+
+    def against(self, positive_Q: Array, forward_QQ: Array, backward_QQ: Array) -> Array:
+        """[Q]: the loss of each pair's score against those of its negatives in both directions."""
         # -log sigmoid(s) = softplus(-s) of a positive, softplus(s) of a negative.
-        of_negatives_Q = jax.nn.softplus(hardest[0]) + jax.nn.softplus(hardest[1])
-        loss_Q = jax.nn.softplus(-positive_Q) + 0.5 * of_negatives_Q
-        correct_Q = positive_Q > jnp.maximum(*hardest)
-        return Judged(loss_Q, correct_Q, weights_Q, self.languages(batch, 0))
+        of_negatives_Q = jax.nn.softplus(forward_QQ.max(axis=1))
+        of_negatives_Q += jax.nn.softplus(backward_QQ.max(axis=1))
+        return jax.nn.softplus(-positive_Q) + 0.5 * of_negatives_Q
 
     def _texts(self, batch: Batch, side: int) -> Array:
         """A number [Q] of each text of a side; equal texts have the same."""
@@ -189,6 +194,28 @@ class HardestNegative(SentencePairs, LabelObjective):
         mixed_BL = (mixed_BL ^ (mixed_BL >> 15)) * jnp.uint32(3266489917)
         mixed_BL = mixed_BL ^ (mixed_BL >> 13)
         return self.of_columns(mixed_BL, self.of_text(batch, side)).sum(axis=1, dtype=jnp.uint32)
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationRanking(HardestNegative):
+    """A text's translation among those of the batch: cross-entropy of the softmax over `scale`
+    times the cosines, the pair's own less `margin` times `scale`, sum of both directions (LaBSE,
+    Feng et al. 2022, §2.2, equation 2; its margin is 0.3, "in-batch negatives" of others)."""
+
+    name: str = "translation_ranking"
+    margin: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_numbers(self, "[0, 2]", "margin", f"{self.name}: ")
+
+    def against(self, positive_Q: Array, forward_QQ: Array, backward_QQ: Array) -> Array:
+        positive_Q = positive_Q - self.scale * self.margin
+        losses = []
+        for negatives_QQ in (forward_QQ, backward_QQ):
+            scores = jnp.concatenate([positive_Q[:, None], negatives_QQ], axis=1)
+            losses.append(jax.nn.logsumexp(scores, axis=1) - positive_Q)
+        return losses[0] + losses[1]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,6 +44,8 @@ from xlingjax.training.step import TrainState
 MACROS = {"embeddings": "INIT_EMBEDDINGS", "encoder": "INIT_ENCODER", "decoder": "INIT_DECODER"}
 LAYERS = {"encoder": "ENCODER_LAYERS_FROM", "decoder": "DECODER_LAYERS_FROM"}
 
+CONSTANT = 32.0  # of a table alone: rows are about 1 long
+
 Layers = str | int | Sequence[int]
 
 
@@ -498,16 +500,43 @@ def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText])
     rows_SD, origin = vectors(texts, table_VD.shape[1])
     # The table has rows beyond the vocabulary, and they stay as they are.
     padded_VD = np.pad(rows_SD, ((0, len(table_VD) - len(rows_SD)), (0, 0)))
+    alone = "layers" not in params.get("encoder", {})
 
     def replaced(table_VD: jax.Array, rows_VD: jax.Array) -> jax.Array:
         known_V1 = (rows_VD != 0).any(axis=1, keepdims=True)
         # As long as the random rows are on average: positions and head expect such.
         norm = jnp.linalg.norm(table_VD, axis=1).mean()
-        return jnp.where(known_V1, norm * rows_VD, table_VD)
+        # Of a table alone what is not known says nothing.
+        return jnp.where(known_V1, norm * rows_VD, 0 if alone else table_VD)
 
     made = jax.jit(replaced, out_shardings=table_VD.sharding)
-    tokens = {"embedding": made(table_VD, padded_VD)}
-    return {**params, "embeddings": {**params["embeddings"], "tokens": tokens}}, origin
+    embeddings = {**params["embeddings"], "tokens": {"embedding": made(table_VD, padded_VD)}}
+    if alone:
+        embeddings |= _passing(embeddings)
+    return {**params, "embeddings": embeddings}, origin
+
+
+def _passing(embeddings: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables and a norm that let the token table through, lengths included, which weigh the pieces
+    of a text in its mean. A LayerNorm makes all rows equally long: but with one large constant in
+    each, the last column, it divides all by nearly the same number; that column's gain is 0."""
+    positions = embeddings["positions"]["embedding"]
+    D = positions.shape[1]
+    last_D = jnp.arange(D) == D - 1
+    # The deviation of D - 1 zeros and the constant.
+    deviation = CONSTANT * (D - 1) ** 0.5 / D
+    made = {
+        "tokens": jnp.where(last_D, 0, embeddings["tokens"]["embedding"]),
+        "positions": jnp.broadcast_to(CONSTANT * last_D, positions.shape),
+        "scale": jnp.where(last_D, 0, deviation),
+        "bias": jnp.where(last_D, 0, CONSTANT / D),
+    }
+    norm = {name: jax.device_put(made[name], at.sharding) for name, at in embeddings["norm"].items()}
+    tables = {
+        name: {"embedding": jax.device_put(made[name], embeddings[name]["embedding"].sharding)}
+        for name in ("tokens", "positions")
+    }
+    return {**tables, "norm": norm}
 
 
 def first_weights(

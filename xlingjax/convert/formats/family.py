@@ -109,7 +109,8 @@ class Family:
             elif isinstance(default, float):
                 values[ours] = fields.rate(theirs, default)
             else:
-                values[ours] = fields.count(theirs, default)
+                # Without layers a model is a table (`gin/models/static.gin`).
+                values[ours] = fields.index(theirs, default, least=int(ours != "layers"))
         return values
 
     def labels_of(self, fields: Fields, kind: str | None) -> int:
