@@ -56,6 +56,7 @@ RECIPES = {
     "xlm_text": (TEXT | PAIRS | TINY, 0.8),
     "own_text": (TEXT | PAIRS | TINY, 0.8),
     "own_text_tiny": (TINY, 0.8),
+    "static_text": (PAIRS | TINY | {"VOCABULARY": "vocab"}, 1.89),
     "adapt": (TEXT | {"INIT_FROM": "run", "LANGUAGES": TINY["LANGUAGES"]}, 2.65),
     "xlm_15_mlm": (TEXT, 249.1),
     "xlm_15_mlm_tlm": (TEXT | PAIRS, 249.1),

@@ -1,4 +1,5 @@
-"""Vectors of pieces by latent semantic indexing: against a dense decomposition, and on a cipher."""
+"""Vectors of pieces by latent semantic indexing of n-grams: against a dense decomposition, and on a
+cipher."""
 
 import itertools
 from types import SimpleNamespace
@@ -14,25 +15,26 @@ from xlingjax.errors import UserError
 # Every text here is called "pairs", and what is made of one is kept by its name.
 pytestmark = pytest.mark.usefixtures("own_cache")
 WORDS = ("alpha", "bravo", "delta", "kilo", "lima", "oscar", "quebec", "tango")
+PIECES = (*WORDS, *(word[::-1] for word in WORDS), "alphas", "</s>")
 
 
 class Words:
-    """A vocabulary of whole words: the eight, their translations in capitals, one that no text has,
-    and the end of a line."""
+    """A vocabulary of whole words: the eight, their translations, which are spelled backwards, a
+    form of the first that no text has, and the end of a line."""
 
     size = 18
     eos_id = 17
     sha256 = "0" * 64
 
-
-def identity(word):
-    return WORDS.index(word.lower()) + 8 * word.isupper()
+    @staticmethod
+    def pieces(ids):
+        return [PIECES[i] for i in ids]
 
 
 def tokens(lines):
     ids, lengths = [], []
     for line in lines:
-        found = [identity(word) for word in line.split()]
+        found = [PIECES.index(word) for word in line.split()]
         if found:
             found.append(Words.eos_id)
         ids += found
@@ -45,7 +47,7 @@ def text(sentences, key="pairs", per_block=20):
     blocks, each = [], []
     for start in range(0, len(sentences), per_block):
         part = sentences[start : start + per_block]
-        other = [" ".join(reversed(line.upper().split())) for line in part]
+        other = [line[::-1] for line in part]
         each.append(Records(("en", "xx"), (tokens([*part, ""]), tokens([*other, ""]))))
         blocks.append(SimpleNamespace(lines=len(part), ends=True))
     return SimpleNamespace(
@@ -53,35 +55,48 @@ def text(sentences, key="pairs", per_block=20):
     )
 
 
-def test_a_word_and_its_translation_are_alike():
+def cosines_of(vectors):
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return unit @ unit.T
+
+
+def test_a_word_its_translation_and_its_forms_are_alike():
     sentences = [" ".join(three) for three in itertools.combinations(WORDS, 3)]
     vectors, pairs = piece_vectors(Words, [text(sentences)], 8)
     assert pairs == 56 and vectors.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(vectors[:16], axis=1), 1, rtol=1e-5)
-    assert not vectors[16].any()
-    cosines = vectors[:8] @ vectors[8:16].T
+    cosines = cosines_of(vectors)
     # They stand in the same pairs always, and so are one direction.
-    np.testing.assert_allclose(np.diagonal(cosines), 1, atol=1e-4)
-    assert np.abs(cosines - np.diag(np.diagonal(cosines))).max() < 0.9
+    np.testing.assert_allclose(np.diagonal(cosines[:8, 8:16]), 1, atol=1e-4)
+    assert np.abs(cosines[:8, 8:16] - np.diag(np.diagonal(cosines[:8, 8:16]))).max() < 0.9
+    # One that no text has is known by its n-grams; the end of a line by nothing.
+    assert cosines[16, 0] > 0.9999 and not vectors[17].any()
+    assert np.linalg.norm(vectors[:17], axis=1).mean() == pytest.approx(1, rel=1e-5)
 
 
 def test_the_space_is_that_of_a_dense_decomposition():
     sentences = ["alpha bravo", "alpha alpha kilo", "delta lima kilo tango", "tango", "oscar alpha"]
     vectors, _ = piece_vectors(Words, [text(sentences)], 3)
+    grams = [
+        [f"={word}", *(word[i : i + n] for n in (3, 4, 5, 6) for i in range(len(word) - n + 1))]
+        for word in PIECES
+    ]
+    known = sorted({gram for found in grams for gram in found})
+    spread = np.array([[found.count(gram) for gram in known] for found in grams])
     documents = np.zeros((5, 18))
     for row, line in enumerate(sentences):
         for word in line.split():
-            documents[row, [WORDS.index(word), WORDS.index(word) + 8]] += 1
-    there = (documents > 0).sum(axis=0)
-    weighted = np.where(documents > 0, 1 + np.log(np.maximum(documents, 1)), 0)
-    weighted *= np.log(6 / (1 + there)) + 1
+            documents[row, [PIECES.index(word), PIECES.index(word[::-1])]] += 1
+    documents = np.where(documents > 0, 1 + np.log(np.maximum(documents, 1)), 0)
+    rarity = np.log(6 / (1 + (documents @ spread > 0).sum(axis=0))) + 1
+    weighted = documents @ (spread * rarity)
     weighted /= np.linalg.norm(weighted, axis=1, keepdims=True)
-    right = np.linalg.svd(weighted)[2][:3].T
-    right = right[there > 0]
-    right /= np.linalg.norm(right, axis=1, keepdims=True)
-    ours = vectors[there > 0]
-    # Up to a rotation, which cosines do not see.
-    np.testing.assert_allclose(ours @ ours.T, right @ right.T, atol=1e-4)
+    rows = (spread * rarity) @ np.linalg.svd(weighted)[2][:3].T
+    lengths = np.linalg.norm(rows, axis=1)
+    there = lengths > 1e-9
+    rows[there] /= np.sqrt(lengths[there, None])
+    rows /= np.sqrt(lengths[there]).mean()
+    # Up to a rotation, which products do not see.
+    np.testing.assert_allclose(vectors @ vectors.T, rows @ rows.T, atol=1e-4)
 
 
 @pytest.mark.parametrize("sentences", [[], ["alpha"]])

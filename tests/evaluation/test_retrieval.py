@@ -157,7 +157,7 @@ def test_reading_pairs(tmp_path):
     assert held_out_pairs.read_pairs(tmp_path / "de-en") == {"de": found["de"]}
     # A pattern, as PARALLEL has.
     assert held_out_pairs.read_pairs(f"{tmp_path}/*") == found
-    with pytest.raises(UserError, match="no pairs with English of the run's languages, ru"):
+    with pytest.raises(UserError, match="no pairs of translations of the run's languages, ru"):
         held_out_pairs.read_pairs(tmp_path, ["ru"])
     write("de-en.en", "one", "two", "three")
     with pytest.raises(UserError, match=r"de-en.de has 2 lines, .*de-en.en has 3"):
@@ -209,7 +209,7 @@ def test_the_verdict_is_of_the_runs_own_retrieval():
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
-    from xlingjax.data.held_out_pairs import pairs_with_english
+    from xlingjax.data.held_out_pairs import pairs_with_pivot
 
     for name, lines in {
         "a.de-en.de": "eins\nzwei",
@@ -221,8 +221,24 @@ def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
         "en-en.tsv": "four\tfour",
     }.items():
         (tmp_path / name).write_text(lines + "\n", encoding="utf-8")
-    found = pairs_with_english([str(tmp_path / "*")])
+    found = pairs_with_pivot([str(tmp_path / "*")])
     assert found["de"].foreign == ("eins", "zwei", "drei")
     assert found["de"].english == ("one", "two", "three")
     assert found["fr"].foreign == ("quatre",) and found["fr"].english == ("four",)
     assert set(found) == {"de", "fr"}
+    assert found["de"].pivot == "en"
+
+
+def test_without_english_the_pivot_is_the_language_of_most_pairs(tmp_path):
+    from xlingjax.data.held_out_pairs import read_pairs
+
+    for name in ("de-fr", "fr-kab", "de-kab"):
+        for code in name.split("-"):
+            (tmp_path / f"{name}.{code}").write_text(f"{code} 1\n{code} 2\n", encoding="utf-8")
+    # Each has two: the last by name.
+    found = read_pairs(tmp_path)
+    assert {*found} == {"de", "fr"} and {one.pivot for one in found.values()} == {"kab"}
+    assert found["de"].foreign == ("de 1", "de 2") and found["de"].english == ("kab 1", "kab 2")
+    (tmp_path / "de-kab.de").unlink()
+    (tmp_path / "de-kab.kab").unlink()
+    assert {one.pivot for one in read_pairs(tmp_path).values()} == {"fr"}

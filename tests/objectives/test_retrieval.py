@@ -14,7 +14,7 @@ from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import pooling_weights
 from xlingjax.inference.sentences import Dense
-from xlingjax.objectives.retrieval import Distillation, HardestNegative
+from xlingjax.objectives.retrieval import Distillation, HardestNegative, TranslationRanking
 from xlingjax.preprocessors.retrieval import DistillationFeatures, SentencePairFeatures
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import run_identity
@@ -76,6 +76,30 @@ def test_the_loss_is_that_of_the_definition():
     counts = np.bincount(batch["language_ids"][real, 0], minlength=LANGUAGES)
     found = loss.metrics["hardest_negative/loss_by_language"][1]
     np.testing.assert_array_equal(found, counts)
+
+
+def test_ranking_is_a_softmax_over_all_translations_of_the_batch():
+    batch = pairs()
+    u, v = vectors(batch)
+    real = [0, 1, 2, 4, 5]
+    cosine = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
+    scale, margin, total = 7.0, 0.3, 0.0
+    for row in real:
+        positive = scale * (cosine(u[row], v[row]) - margin)
+        # Rows 1 and 4 have one second text, which is no negative of either.
+        same_y = {1, 4} if row in (1, 4) else {row}
+        for others in (
+            [scale * cosine(u[row], v[j]) for j in real if j not in same_y],
+            [scale * cosine(u[j], v[row]) for j in real if j != row],
+        ):
+            total -= positive - np.log(np.exp([positive, *others]).sum())
+    objective = TranslationRanking(scale=scale, margin=margin)
+    loss = loss_of(objective, *model(), batch)
+    np.testing.assert_allclose(loss.terms["translation_ranking"], total, rtol=1e-4)
+    assert float(objective.weights(batch)["translation_ranking"]) == 5
+    # In parts the same.
+    parts = loss_of(objective.in_parts(3), *model(), batch)
+    np.testing.assert_allclose(parts.terms["translation_ranking"], total, rtol=1e-4)
 
 
 def test_each_text_is_read_alone():

@@ -21,6 +21,7 @@ GARBAGE_AFTER = 500_000
 tracing, which make millions that stay, would be a quarter slower."""
 # --help lists them in this order.
 VERBS = (
+    training.START,
     training.PRETRAIN,
     training.FINETUNE,
     training.BAKEOFF,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.cli import tasks
-from xlingjax.cli.machine import PROCESSES, machine_of, machine_words
-from xlingjax.cli.types import above_zero, place, positive
+from xlingjax.cli.machine import MACHINE, PROCESSES, machine_of, machine_words
+from xlingjax.cli.types import above_zero, count, place, positive
 from xlingjax.cli.verb import (
     CARD,
     FOREIGN,
@@ -23,6 +23,59 @@ from xlingjax.cli.verb import (
 from xlingjax.errors import UserError
 
 _HERE = "where the run lives: checkpoints, logs, report"
+
+
+def start(args: Namespace) -> int:
+    from xlingjax.runtime.machine import start as start_machine
+    from xlingjax.workflows.start import Start
+    from xlingjax.workflows.start import start as started
+
+    source = args.source and args.source.removeprefix(FOREIGN)
+    languages = tuple(args.languages or ())
+    request = Start(tuple(args.pairs), languages, args.minutes, source, args.seed)
+    machine = machine_of(args)
+    start_machine(machine)
+    return started(request, args.output, machine)
+
+
+START = Verb(
+    "start",
+    "two aligned files in; sentence vectors, their score, a report and a model out",
+    start,
+    [
+        option(
+            "pairs",
+            "two line-aligned files, train.en train.sw; or folders and tables of pairs: .tsv,"
+            " .jsonl, .tmx",
+            nargs="+",
+            metavar="FILE",
+        ),
+        option(
+            "--to",
+            "new; the same goes on there (default %(default)s)",
+            place,
+            "DIR",
+            dest="output",
+            default="runs/start",
+        ),
+        option(
+            "--languages",
+            "of the two sides, where the names do not tell them: --languages en kab",
+            nargs=2,
+            metavar=("A", "B"),
+        ),
+        option(
+            "--from",
+            "a released encoder to go on training, as adapt does: a run, a Hugging Face folder or"
+            " id (default: a table that needs no encoder)",
+            metavar="MODEL",
+            dest="source",
+        ),
+        option("--minutes", "at most (default %(default)s)", above_zero, "M", default=10.0),
+        option("--seed", "of what is held out, and of the training", count, "N", default=0),
+        *MACHINE,
+    ],
+)
 
 
 def pretrain(args: Namespace) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from xlingjax.config.bindings import fields_of, parameter, with_fields
 from xlingjax.config.corpus import Corpus, Files
 from xlingjax.config.labelled_files import labelled_files, paired_files
-from xlingjax.data.held_out_pairs import pairs_with_english, read_pairs
+from xlingjax.data.held_out_pairs import pairs_with_pivot, read_pairs
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.text.sources import (
     find_pairs,
@@ -133,7 +133,7 @@ def _floors(corpus: Corpus, pairs: str, limit: int, run: bool | str, name: str) 
     train = None
     # LSI learns from the training pairs, never from those that are searched.
     if corpus.parallel and run != "tfidf":
-        train = pairs_with_english(corpus.parallel)
+        train = pairs_with_pivot(corpus.parallel)
     return RetrievalFloors(read_pairs(pairs, corpus.languages, limit), train, name=name)
 
 

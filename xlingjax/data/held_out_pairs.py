@@ -1,10 +1,12 @@
-"""Line-aligned sentence pairs with English, as retrieval and translation perplexity read them.
+"""Line-aligned sentence pairs with a pivot, as retrieval and translation perplexity read them. The
+pivot is English, or where no pair has it the language of most pairs.
 
 Named as PARALLEL names files, like a folder of `XX-en.XX` + `XX-en.en` (Tatoeba), or by a stem with
 one file per language, `test_2016_flickr.de`, `test_2016_flickr.en` (LASER, Moses).
 """
 
 import glob
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +24,14 @@ PIVOT = "en"
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sentence i of `foreign` means what sentence i of `english` means."""
+    """Sentence i of `foreign`, in `language`, means what sentence i of `english` does, which is in
+    `pivot`."""
 
     language: str
     foreign: tuple[str, ...]
     english: tuple[str, ...]
     file: str = field(default="", compare=False)  # that the foreign side is from
+    pivot: str = PIVOT
 
     def __len__(self) -> int:
         return len(self.foreign)
@@ -37,7 +41,7 @@ class Pairs:
         order = np.random.default_rng(seed).permutation(len(self))
         foreign = tuple(self.foreign[i] for i in order)
         english = tuple(self.english[i] for i in order)
-        return Pairs(self.language, foreign, english)
+        return Pairs(self.language, foreign, english, pivot=self.pivot)
 
 
 def lines_of(path: str | Path) -> list[str]:
@@ -50,19 +54,26 @@ def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]
     return [*Pair(Text(Path(first), ""), Text(Path(second), "")).lines()]
 
 
-def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
-    """{language: pairs of English and it in training text, without empty sides, file by file}."""
-    return _with_english(find_pairs(patterns))
+def pairs_with_pivot(patterns: Sequence[str]) -> dict[str, Pairs]:
+    """{language: pairs of the pivot and it in training text, without empty sides, file by file}."""
+    return _with_pivot(find_pairs(patterns))
 
 
-def _with_english(files: Sequence[Pair]) -> dict[str, Pairs]:
+def pivot_of(files: Sequence[Pair]) -> str:
+    """English, or where no pair has it the language of most pairs, of equals the last."""
+    count = Counter(code for pair in files if pair.translates for code in pair.languages)
+    return PIVOT if PIVOT in count else max(count, key=lambda code: (count[code], code), default="")
+
+
+def _with_pivot(files: Sequence[Pair]) -> dict[str, Pairs]:
     lines: dict[str, list[tuple[str, str]]] = {}
     names: dict[str, str] = {}
+    pivot = pivot_of(files)
     for pair in files:
-        if PIVOT not in pair.languages or not pair.translates:
+        if pivot not in pair.languages or not pair.translates:
             continue
-        # English may be either side: which one follows from the names of the files.
-        english = pair.languages.index(PIVOT)
+        # The pivot may be either side: which one follows from the names of the files.
+        english = pair.languages.index(pivot)
         foreign = 1 - english
         language = pair.languages[foreign]
         names.setdefault(language, str(pair.sides[foreign].path))
@@ -71,7 +82,7 @@ def _with_english(files: Sequence[Pair]) -> dict[str, Pairs]:
     pairs = {}
     for language, both in lines.items():
         sides = [*zip(*both, strict=True)] or [(), ()]
-        pairs[language] = Pairs(language, *sides, names[language])
+        pairs[language] = Pairs(language, *sides, names[language], pivot)
     return pairs
 
 
@@ -83,11 +94,11 @@ def read_pairs(
 
     languages: keep these only; None keeps all. Raises UserError when nothing is left.
     """
-    found = _with_english(_files(str(path)))
+    found = _with_pivot(_files(str(path)))
     kept = sorted(code for code in found if languages is None or code in languages)
     if not kept:
         raise UserError(
-            f"{path}: no pairs with English"
+            f"{path}: no pairs of translations"
             + (f" of the run's languages, {', '.join(languages)}" if languages else " here")
         )
     pairs = {}
@@ -96,7 +107,8 @@ def read_pairs(
         if not len(one):
             raise UserError(f"{one.file}: no line has text on both sides: no pairs to evaluate on")
         count = limit or len(one)
-        pairs[language] = Pairs(language, one.foreign[:count], one.english[:count], one.file)
+        sides = one.foreign[:count], one.english[:count]
+        pairs[language] = Pairs(language, *sides, one.file, one.pivot)
     return pairs
 
 
@@ -123,5 +135,5 @@ def held_out(pairs: Mapping[str, Pairs]) -> list[HeldOut]:
     found = []
     for language, one in pairs.items():
         sides = (one.foreign, one.english)
-        found.append(HeldOut.of(one.file, (language, PIVOT), sides))
+        found.append(HeldOut.of(one.file, (language, one.pivot), sides))
     return found

@@ -109,7 +109,7 @@ def _grams(pieces: Sequence[str]) -> Any:
 
 
 def _right_vectors(counts_CV: Any, grams_VG: Any, rank: int) -> np.ndarray:
-    """float32 [G, rank]: the first right singular vectors of counts @ grams, a product that is never
+    """float32 [G, rank]: the first right singular vectors of counts @ grams, a product that is not
     made, by random projections and two passes of subspace iteration (Halko et al. 2011, §4.4)."""
     from scipy.linalg import lu, qr
 

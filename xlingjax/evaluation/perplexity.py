@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
+from xlingjax.data.held_out_pairs import Pairs, held_out
 from xlingjax.data.overlap import HeldOut
 from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
@@ -107,7 +107,8 @@ def pair_rows(
             second.append(y)
     if not first:
         raise UserError(
-            f"no {pairs.language}-{PIVOT} pair fits a row of {length} tokens: raise the length"
+            f"no {pairs.language}-{pairs.pivot} pair fits a row of {length} tokens: raise the"
+            " length"
         )
     return _rows(first, second, vocabulary, length, language_ids, reset_positions)
 
@@ -305,8 +306,8 @@ class TranslationPerplexity(Evaluator):
     def __post_init__(self):
         made: dict[str, Rows] = {}
         for language, pairs in self.pairs.items():
-            name = f"{language}-{PIVOT}"
-            codes = language, PIVOT
+            name = f"{language}-{pairs.pivot}"
+            codes = language, pairs.pivot
             ids = tuple(language_id(code, self.languages, f"{name} pairs") for code in codes)
             of = pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions
             made[name] = mask_for_validation(pair_rows(*of), self.vocabulary.mask_id, self.seed)

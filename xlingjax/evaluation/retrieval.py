@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
+from xlingjax.data.held_out_pairs import Pairs, held_out
 from xlingjax.data.overlap import HeldOut
 from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
@@ -114,7 +114,7 @@ class RetrievalEvaluator(Evaluator):
         for language, aligned in self.pairs.items():
             sides = []
             cut: list[int] = []
-            for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
+            for name, texts in ((aligned.pivot, aligned.english), (language, aligned.foreign)):
                 states_PNSD = embed_texts(
                     *(model, params, texts, name, self.languages, self.vocabulary, self.poolings),
                     mesh=mesh,

@@ -28,7 +28,7 @@ class SentencePairFeatures(PairPreprocessor):
     max_pieces: int = 100
     prefix: str = ""
     packing: bool = False
-    name = "hardest_negative"
+    name = "sentence_pairs"
     fields = TOKEN_FIELDS
     each_opens = True
 

@@ -526,17 +526,15 @@ def _passing(embeddings: Mapping[str, Any]) -> dict[str, Any]:
     # The deviation of D - 1 zeros and the constant.
     deviation = CONSTANT * (D - 1) ** 0.5 / D
     made = {
-        "tokens": jnp.where(last_D, 0, embeddings["tokens"]["embedding"]),
-        "positions": jnp.broadcast_to(CONSTANT * last_D, positions.shape),
-        "scale": jnp.where(last_D, 0, deviation),
-        "bias": jnp.where(last_D, 0, CONSTANT / D),
+        "tokens": {"embedding": jnp.where(last_D, 0, embeddings["tokens"]["embedding"])},
+        "positions": {"embedding": jnp.broadcast_to(CONSTANT * last_D, positions.shape)},
+        "norm": {
+            "scale": jnp.where(last_D, 0, deviation),
+            "bias": jnp.where(last_D, 0, CONSTANT / D),
+        },
     }
-    norm = {name: jax.device_put(made[name], at.sharding) for name, at in embeddings["norm"].items()}
-    tables = {
-        name: {"embedding": jax.device_put(made[name], embeddings[name]["embedding"].sharding)}
-        for name in ("tokens", "positions")
-    }
-    return {**tables, "norm": norm}
+    old = {name: embeddings[name] for name in made}
+    return jax.tree.map(lambda before, now: jax.device_put(now, before.sharding), old, made)
 
 
 def first_weights(

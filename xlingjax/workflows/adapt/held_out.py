@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.check import Findings
-from xlingjax.data.held_out_pairs import PIVOT
+from xlingjax.data.held_out_pairs import pivot_of
 from xlingjax.data.holdout import held_out_of
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
@@ -37,7 +37,7 @@ def write_heldout(
     mono: Sequence[str], parallel: Sequence[str], share: Mapping[str, float], folder: Path
 ) -> dict[str, int]:
     """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs
-    with English `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the
+    with the pivot `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the
     share there is none."""
     written = {}
     texts: dict[str, list[Text]] = {}
@@ -50,17 +50,19 @@ def write_heldout(
             _write_lines(path, lines)
             written[path.name] = len(lines)
     pairs: dict[tuple[str, ...], list[Pair]] = {}
-    for pair in find_pairs(parallel) if parallel else ():
-        if PIVOT in pair.languages and pair.translates:
+    found = find_pairs(parallel) if parallel else []
+    pivot = pivot_of(found)
+    for pair in found:
+        if pivot in pair.languages and pair.translates:
             pairs.setdefault(pair.languages, []).append(pair)
     for languages, files in pairs.items():
         lines = [line for line in _held(files, share["pairs"]) if all(line)]
         if not lines:
             continue
         # The names that held-out folders have, whichever side English is on.
-        (other,) = {*languages} - {PIVOT}
+        (other,) = {*languages} - {pivot}
         for code, side in zip(languages, zip(*lines, strict=True), strict=True):
-            path = folder / "pairs" / f"{other}-{PIVOT}.{code}"
+            path = folder / "pairs" / f"{other}-{pivot}.{code}"
             _write_lines(path, side)
             written[path.name] = len(side)
     return written

@@ -1,0 +1,109 @@
+"""`xlingjax start`: from two files of lines to the folder that AutoModel opens."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xlingjax import demo, open_run
+from xlingjax.cli.main import main
+from xlingjax.data.held_out_pairs import read_pairs
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    """Moses' names, of three letters, and neither side is English by its name."""
+    folder = tmp_path_factory.mktemp("lines")
+    demo.write(folder / "demo", ["en", "de"])
+    for code, name in (("de", "fur"), ("en", "kab")):
+        found = (folder / f"demo/parallel/de-en.{code}").read_text("utf-8").splitlines()[:600]
+        (folder / f"train.{name}").write_text("".join(f"{one}\n" for one in found), "utf-8")
+    return folder
+
+
+def test_from_two_files_to_a_model_that_transformers_opens(lines, tmp_path, capsys):
+    words = ["start", f"{lines}/train.kab", f"{lines}/train.fur", "--to", f"{tmp_path}/out"]
+    assert main([*words, "--platform", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    out = tmp_path / "out"
+    held = read_pairs(out / "text/held_out")["fur"]
+    assert held.pivot == "kab" and "fur to kab: the right translation is found for" in printed
+    # No line of what is measured on is learned from, in whatever capitals.
+    learned = (out / "text/train/fur-kab.fur").read_text("utf-8").casefold().splitlines()
+    assert not {one.casefold() for one in held.foreign} & {*learned}
+    run = json.loads((out / "run/result.json").read_text())
+    assert run["steps"] > 0 and (out / "run/report.html").is_file()
+    # What is handed over gives the vectors that were measured.
+    ours = open_run(out / "run").embed([*held.foreign[:8]], "fur")[-1]
+    np.testing.assert_allclose(_theirs(out / "model", held.foreign[:8]), ours, atol=1e-4)
+    # The same command goes on: nothing is trained again.
+    before = (out / "run/metrics.jsonl").read_bytes()
+    assert main([*words, "--platform", "cpu"]) == 0
+    assert (out / "run/metrics.jsonl").read_bytes() == before
+    capsys.readouterr()
+    assert main([*words, "--minutes", "3"]) == 2
+    assert "was begun with other options" in capsys.readouterr().err
+
+
+def _theirs(folder, texts):
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    rows = tokenizer([*texts], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model(**rows).last_hidden_state
+    weights = rows["attention_mask"][..., None]
+    return ((states * weights).sum(1) / weights.sum(1)).numpy()
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "told"),
+    [
+        ({"a.txt": "", "b.txt": ""}, [], "the names do not tell the languages"),
+        ({"a.en": "one\n", "a.sw": "moja\n"}, [], "en-sw: 1 pairs with text on both sides"),
+        ({"a.en": "one\ntwo\n", "a.sw": "moja\n"}, [], "has 2 lines, "),
+        ({"m.tmx": "<tmx><body>"}, [], "m.tmx is no translation memory that can be read"),
+        ({"m.tmx": "<tmx/>"}, [], "m.tmx: no units in two languages"),
+        ({"a.en": "", "a.sw": ""}, ["--languages", "en", "en"], "give two languages"),
+        ({"a.en": "", "a.sw": ""}, ["--languages", "en", "english"], "give a code like"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_a_line(tmp_path, capsys, files, options, told):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    paths = [str(tmp_path / name) for name in files]
+    assert main(["start", *paths, *options, "--to", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_a_translation_memory(tmp_path):
+    from xlingjax.workflows.start import _tmx
+
+    unit = (
+        '<tu><tuv xml:lang="{a}"><seg>{x} <b>and</b>\n more</seg></tuv>'
+        '<tuv xml:lang="{b}"><seg>{y} &amp; co</seg></tuv></tu>'
+    )
+    units = [unit.format(a="en-US", b="de-DE", x="one", y="eins")]
+    units += [unit.format(a="DE", b="fr", x="zwei", y="deux"), "<tu><tuv xml:lang='en'/></tu>"]
+    path = tmp_path / "m.tmx"
+    path.write_text(f"<tmx><body>{''.join(units[:2])}</body></tmx>", "utf-8")
+    languages, pairs = _tmx(path, ())
+    assert languages == ("en", "de") and [*pairs] == [("one and more", "eins & co")]
+
+
+@pytest.mark.long
+@pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA is not set")
+def test_real_pairs_are_found_better_than_without_training(tmp_path, capsys):
+    folder = Path(os.environ["XLINGJAX_DATA"]) / "pretrain/parallel/bible_nt"
+    for code in ("en", "sw"):
+        shutil.copy(folder / f"en-sw.{code}", tmp_path / f"verses.{code}")
+    files = [str(tmp_path / f"verses.{code}") for code in ("en", "sw")]
+    assert main(["start", *files, "--to", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    (line,) = [one for one in printed.splitlines() if one.startswith("retrieval ")]
+    assert "not above" not in line and float(line.split()[1]) > 95
