@@ -99,6 +99,13 @@ def test_the_space_is_that_of_a_dense_decomposition():
     np.testing.assert_allclose(vectors @ vectors.T, rows @ rows.T, atol=1e-4)
 
 
+def test_a_chinese_character_is_an_n_gram():
+    grams = lsi._grams(["▁湖水", "水", "lake"]).toarray()
+    # What both have is the one character.
+    assert (grams[0] > 0).sum() == 7 and (grams[:2] > 0).all(axis=0).sum() == 1
+    assert (grams[2] > 0).sum() == 4
+
+
 @pytest.mark.parametrize("sentences", [[], ["alpha"]])
 def test_too_few_pairs_say_nothing(sentences):
     vectors, pairs = piece_vectors(Words, [text(sentences)], 4)

@@ -9,6 +9,7 @@ rare forms of a word are near the frequent ones. The mean of a text's rows is th
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 FORMAT = 3
 LIMIT = 100_000  # pairs that are read; of more as many at random
 GRAMS = range(3, 7)  # characters of an n-gram; the whole piece is one, too
+WIDE = range(1, 4)  # of Chinese, Japanese and Korean, whose characters say as much as syllables
 AT_ONCE = 10_000  # pairs whose n-grams are in memory
 
 
@@ -98,7 +100,9 @@ def _grams(pieces: Sequence[str]) -> Any:
     rows, places, counts = [], [], []
     for row, piece in enumerate(pieces):
         piece = piece.lower()
-        found = [piece[i : i + n] for n in GRAMS for i in range(len(piece) - n + 1)]
+        wide = any(unicodedata.east_asian_width(one) in "WF" for one in piece)
+        sizes = WIDE if wide else GRAMS
+        found = [piece[i : i + n] for n in sizes for i in range(len(piece) - n + 1)]
         # Apart from an n-gram of the same characters, which longer pieces have.
         for gram, count in Counter([*found, f"={piece}"]).items():
             rows.append(row)
