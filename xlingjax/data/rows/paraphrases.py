@@ -103,18 +103,11 @@ def _sides(
 
 
 def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
-    """int32 [lines, sides]: equal numbers for equal lines."""
-    number_of_line: dict[bytes, int] = {}
-    numbers = []
-    for side in sides:
-        ids = np.asarray(side.ids)
-        ends = np.cumsum(side.lengths).tolist()
-        numbers_of_side = []
-        for end, length in zip(ends, side.lengths.tolist(), strict=True):
-            line = ids[end - length : end].tobytes()
-            numbers_of_side.append(number_of_line.setdefault(line, len(number_of_line)))
-        numbers.append(numbers_of_side)
-    return np.array(numbers, np.int32).T
+    """int32 [lines, sides]: equal numbers for equal lines, in the order in which they come."""
+    lines = np.concatenate([side.numbers() for side in sides])
+    _, first, equal = np.unique(lines, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(first)).astype(np.int32)
+    return place[equal].reshape(len(sides), -1).T
 
 
 def _wrong_and_right(of_sides: np.ndarray, x: np.ndarray, of_wrong: np.ndarray) -> np.ndarray:
