@@ -23,6 +23,8 @@ from xlingjax.model.params import flattened, nested
 
 Modules = Mapping[str, str]
 Settings = Mapping[str, tuple]
+Values = dict[str, Any]
+"""Of settings, ours or theirs, by name."""
 ORDINARY = {
     name: ModelConfig.__dataclass_fields__[name].default
     for name in (
@@ -59,6 +61,8 @@ class Family:
     """{class: its classifier}. The last without one, which has the vocabulary head, is written."""
     bare = ""
     """The class that is meant where config.json names none."""
+    classifier = "xlmr"
+    """The one that a model without a classifier may get."""
 
     settings: ClassVar[Settings] = {}
     """{our setting: (theirs, default)}: a count, or a rate where the default is a float; with two
@@ -69,7 +73,13 @@ class Family:
     """{our setting: the only value that their classes compute}; of `ORDINARY` those that are not
     named, and in no other table, have the value there."""
     free: tuple[str, ...] = ()
-    """Settings of `ORDINARY` whose value the tensors tell, or `config_of`."""
+    """Settings of `ORDINARY` whose value the tensors tell, or `tell`."""
+    ids: ClassVar[Mapping[str, str]] = {
+        "pad_token_id": "pad_id",
+        "bos_token_id": "bos_id",
+        "eos_token_id": "eos_id",
+    }
+    """{their setting: the vocabulary's}."""
 
     body = ""
     """How the names of tensors begin that a bare model has without it."""
@@ -94,13 +104,26 @@ class Family:
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
-        raise UserError(f"{name}: a model of this family is written, and not read")
+        # Files of fairseq have no architectures.
+        kind = fields.architecture(self.architectures, self.bare) if self.architectures else None
+        ours = {
+            **self.computed,
+            "classifier": kind or self.classifier,
+            "num_labels": self.labels_of(fields, kind),
+            **self.read_settings(fields),
+        }
+        self.tell(fields, ours)
+        return ModelConfig(name=name, **ours)
 
-    def read_settings(self, fields: Fields) -> dict[str, Any]:
+    def tell(self, fields: Fields, ours: Values) -> None:
+        """Add to `ours` the settings that config.json tells otherwise than `settings` says. Raises
+        UserError as `config_of` does."""
+
+    def read_settings(self, fields: Fields) -> Values:
         """The values of `settings`. Raises UserError for another value of one of `fixed`."""
         for theirs, value in self.fixed.items():
             fields.only(theirs, value)
-        values: dict[str, Any] = {}
+        values: Values = {}
         for ours, (theirs, default, *meaning) in self.settings.items():
             if meaning:
                 values[ours] = fields.one_of(theirs, meaning[0], default)
@@ -198,10 +221,10 @@ class Family:
         vocabulary: Vocabulary,
         labels: Sequence[str] = (),
         languages: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> Values:
         """Their config.json. labels: names of the classes, in order; languages: the codes, index =
         id, for classes that embed them."""
-        fields: dict[str, Any] = {
+        fields: Values = {
             "architectures": [self.architecture(config)],
             "model_type": self.types[0],
             **self.fixed,
@@ -218,21 +241,17 @@ class Family:
         fields |= {
             "vocab_size": config.true_rows,
             "max_position_embeddings": config.max_positions - config.position_offset + rows,
-            "pad_token_id": vocabulary.pad_id,
-            "bos_token_id": vocabulary.bos_id,
-            "eos_token_id": vocabulary.eos_id,
             "dtype": "float32",
         }
+        fields |= {name: getattr(vocabulary, ours) for name, ours in self.ids.items()}
         if self.kind_of(config) not in (None, "spans"):
             if len(labels) != config.num_labels:
                 labels = [f"LABEL_{i}" for i in range(config.num_labels)]
             fields["id2label"] = {str(i): name for i, name in enumerate(labels)}
             fields["label2id"] = {name: i for i, name in enumerate(labels)}
-        return fields | self.more_fields(config, vocabulary, languages)
+        return fields | self.more_fields(config)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         """Of config.json, beside what the tables above say."""
         return {}
 
