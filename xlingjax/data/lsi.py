@@ -53,6 +53,8 @@ def _decomposed(
     # Here, since only a run that begins so needs them.
     import scipy.sparse
     from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.preprocessing import normalize
 
     ids, document = _documents(texts, vocabulary.eos_id)
     # Numbered without those that have no piece.
@@ -65,15 +67,10 @@ def _decomposed(
         return vectors, count
     # Pieces that a document has twice are added up.
     counts = scipy.sparse.csr_matrix((np.ones(len(ids)), (document, ids)), (count, vocabulary.size))
-    documents = np.bincount(counts.indices, minlength=vocabulary.size)
-    rarity = np.log((1 + count) / (1 + documents)) + 1
-    counts.data = (1 + np.log(counts.data)) * rarity[counts.indices]
-    norms = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
-    counts = scipy.sparse.diags(1 / np.maximum(norms, 1e-9)) @ counts
-    found = TruncatedSVD(rank, random_state=0).fit(counts).components_.T
-    found[documents == 0] = 0
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
-    vectors[:, :rank] = found / np.maximum(norms, 1e-9)
+    weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
+    found = TruncatedSVD(rank, random_state=0).fit(weighted).components_.T
+    found[np.bincount(counts.indices, minlength=vocabulary.size) == 0] = 0
+    vectors[:, :rank] = normalize(found)
     return vectors, count
 
 
