@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -65,45 +64,61 @@ def overlap_of_texts(
     longest: dict[tuple[str, tuple[str, ...]], HeldOut] = {}
     for one in sorted(held, key=lambda one: len(one.lines[0])):
         longest[one.file, one.languages] = one
-    looked_for: list[tuple[HeldOut, str, tuple[str, ...], list[Tokens]]] = []
+    parts: list[_Sought] = []
     for one in longest.values():
         sides = [_tokens(lines, vocabulary) for lines in one.lines]
         if len(sides) > 1:
-            looked_for.append((one, "PARALLEL", one.languages, sides))
+            parts.append(_Sought(one, "PARALLEL", one.languages, sides))
         for language, side in zip(one.languages, sides, strict=True):
-            looked_for.append((one, "MONO", (language,), [side]))
-    wanted: dict[tuple[str, ...], list[tuple[np.ndarray, np.ndarray]]] = {}
-    for _, _, languages, sides in looked_for:
-        wanted.setdefault(languages, []).append((_marks(sides), _numbers(sides)))
+            parts.append(_Sought(one, "MONO", (language,), [side]))
+    sought = {part.languages for part in parts}
     # Of a pair with negatives the first two sides are the pair.
-    chosen = {text.key: text for text in texts if text.languages[:2] in wanted}
+    chosen = {text.key: text for text in texts if text.languages[:2] in sought}
     lines = sum(text.lines for text in chosen.values())
     every = math.ceil(lines / LINES)
     looked_at = 0
-    seen: dict[tuple[str, ...], list[np.ndarray]] = {languages: [] for languages in wanted}
     for text in chosen.values():
-        languages = text.languages[:2]
-        marks, numbers = map(np.concatenate, zip(*wanted[languages], strict=True))
+        of_text = [part for part in parts if part.languages == text.languages[:2]]
         for number in range(0, len(text.blocks), every):
             looked_at += text.blocks[number].lines
             sides = text.of_block(number).sides[:2]
-            # Of few lines the number is made, which takes longer.
-            alike = np.isin(_marks(sides), marks)
-            found = _numbers([side.keep(alike) for side in sides])
-            seen[languages].append(np.intersect1d(found, numbers))
-    counts: Counter[tuple[str, tuple[str, ...], str, int]] = Counter()
-    for one, macro, languages, sides in looked_for:
-        numbers = _numbers(sides)
+            marks = _marks(sides)
+            for part in of_text:
+                part.look_in(sides, marks)
+    seen: dict[tuple[str, tuple[str, ...], str], list[np.ndarray]] = {}
+    for part in parts:
         # Of pairs each side is a sentence.
-        total = len(numbers) * (1 if macro == "PARALLEL" else len(one.lines))
-        known = np.isin(numbers, np.concatenate([*seen[languages], np.zeros(0, np.uint64)]))
-        counts[one.file, one.languages, macro, total] += int((known & (numbers > 0)).sum())
-    share_seen = looked_at / max(lines, 1)
-    return [
-        (file, _message(macro, found, total, share_seen))
-        for (file, _, macro, total), found in counts.items()
-        if found
-    ]
+        key = part.one.file, part.one.languages, part.macro
+        seen.setdefault(key, []).append(part.seen)
+    found = []
+    for (file, _, macro), of_file in seen.items():
+        every_line = np.concatenate(of_file)
+        if count := int(every_line.sum()):
+            message = _message(macro, count, every_line.size, looked_at / max(lines, 1))
+            found.append((file, message))
+    return found
+
+
+class _Sought:
+    """Held-out lines of one language or pair, and which of them are `seen` in the text: bool
+    [lines]."""
+
+    def __init__(
+        self, one: HeldOut, macro: str, languages: tuple[str, ...], sides: Sequence[Tokens]
+    ):
+        self.one = one
+        self.macro = macro
+        self.languages = languages
+        self._marks = _marks(sides)
+        self._numbers = _numbers(sides)
+        self.seen = np.zeros(self._numbers.size, bool)
+
+    def look_in(self, sides: Sequence[Tokens], marks: np.ndarray) -> None:
+        """marks: of the lines of these sides."""
+        # Of few lines the number is made, which takes longer.
+        alike = np.isin(marks, self._marks)
+        found = _numbers([side.keep(alike) for side in sides])
+        self.seen |= np.isin(self._numbers, found[found > 0])
 
 
 def _message(macro: str, found: int, total: int, looked_at: float) -> str:
