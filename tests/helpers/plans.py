@@ -14,9 +14,9 @@ def side(*sentences):
 
 
 def read(records, rows, length, which, *, bos=EOS, languages=(0, 1)):
-    """Token fields of rows `which` as lists, with the ids laid out as the mixture lays them."""
-    ids = np.concatenate([[EOS], *(s.ids for s in records.sides)]).astype(np.uint16)
-    reader = RowReader.of_arrays(ids, rows, languages, length, pad_id=PAD, bos_id=bos)
+    """Token fields of rows `which` as lists."""
+    ids = {"pad_id": PAD, "bos_id": bos, "eos_id": EOS}
+    reader = RowReader.of_records(records, rows, languages, length, **ids)
     fields = reader(np.array(which))
     assert all(
         value.shape == (len(which), length) and value.dtype == np.int32 for value in fields.values()

@@ -3,7 +3,6 @@ text, from which the decoder writes its masked words or, of a pair, the other si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,10 +36,8 @@ class MaskedWordsFeatures(Preprocessor):
         """T."""
         return self.masking.slots(length) + 1
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return block_rows(records, bases[0], length)
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return block_rows(records, length)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         slots = self.masking.slots(length)

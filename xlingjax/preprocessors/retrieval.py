@@ -2,7 +2,6 @@
 teacher gives to one of them."""
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,9 +84,7 @@ class DistillationFeatures(SentencePairFeatures):
     name = "distillation"
     fields = (*TOKEN_FIELDS, "teacher_vectors")
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         known, _, _ = _teacher(self, vocabulary)
         # Before training: a pair that the teacher has not read may come after hours.
         full = np.all([side.lengths > 0 for side in records.sides], axis=0)
@@ -98,7 +95,7 @@ class DistillationFeatures(SentencePairFeatures):
                 f" the lines of {self.teacher_text}; give the text of the language that the teacher"
                 " reads whole, and its vectors"
             )
-        return super().rows(records, bases, length, vocabulary)
+        return super().rows(records, length, vocabulary)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         known, lines, vectors = _teacher(self, vocabulary)

@@ -67,10 +67,8 @@ class SpanCorruptionFeatures(Preprocessor):
         hidden, spans = self.hidden(self.columns(length))
         return hidden + spans + 1
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return stream_rows(records, bases[0], self.columns(length))
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return stream_rows(records, self.columns(length))
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         sentinels = np.array(sentinel_ids(vocabulary), np.int32)

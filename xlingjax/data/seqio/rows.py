@@ -18,7 +18,7 @@ import tensorflow as tf
 from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.features import FIELDS, Field
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.plan import Preprocessor, RowReader, join
+from xlingjax.data.rows.plan import Preprocessor, RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
 from xlingjax.data.store.tokenise import Records, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -179,17 +179,17 @@ class ObjectiveRows:
     ) -> Iterator[dict[str, np.ndarray]]:
         tokens = tuple(joined(chunks, self._vocabulary) for chunks in sides)
         records = Records(self._languages, tokens)
-        ids, bases = join(records, self._vocabulary.eos_id)
-        plan = self.preprocessor.rows(records, bases, length, self._vocabulary)
+        plan = self.preprocessor.rows(records, length, self._vocabulary)
         if not plan.count:
             return
-        reader = RowReader.of_arrays(
-            ids,
+        reader = RowReader.of_records(
+            records,
             plan,
             self._ids,
             self.preprocessor.columns(length),
             pad_id=self._vocabulary.pad_id,
             bos_id=self._vocabulary.bos_id,
+            eos_id=self._vocabulary.eos_id,
         )
         for first in range(0, plan.count, AT_ONCE):
             yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
