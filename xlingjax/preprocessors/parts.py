@@ -121,7 +121,7 @@ class Part:
         if self.paired:
             return beside_rows(self.task, *learnt, *how, (0, 0))
         try:
-            return task_rows(self.task, *learnt, *how, 0)
+            return task_rows(self.task, *learnt, *how, 0)[0]
         except UserError as error:
             # Ids of questions may be numbers of rows, alike in every language.
             if self.task.kind != "span_qa":
