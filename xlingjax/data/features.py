@@ -9,12 +9,16 @@ compared as vectors, D numbers of a vector.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from xlingjax.errors import UserError
+
+Batch = dict[str, np.ndarray]
+Shapes = dict[str, tuple[int, ...]]
+"""Of a batch's fields, by name."""
 
 
 class Field(NamedTuple):
@@ -98,7 +102,7 @@ def field_shape(
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 
-def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...]]:
+def batch_shapes(names: Iterable[str], **sizes: int) -> Shapes:
     """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
     return {name: field_shape(name, **sizes) for name in names}
 
@@ -121,7 +125,7 @@ def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:
     return np.resize(ids, SPECIAL_IDS).astype(np.int32)
 
 
-def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
+def batch_hash(batch: Batch) -> str:
     """sha256 (hex) over sorted names, dtypes, shapes and bytes: equal iff the batches are equal."""
     digest = hashlib.sha256()
     for name in sorted(batch):

@@ -139,7 +139,7 @@ def _message(macro: str, found: int, total: int, looked_at: float) -> str:
 
 def _tokens(lines: Sequence[str], vocabulary: Vocabulary) -> Tokens:
     encoded = vocabulary.encode_lines([line.strip() for line in lines])
-    return Tokens(*end_sentences(*encoded, vocabulary.eos_id))
+    return end_sentences(*encoded, vocabulary.eos_id)
 
 
 def _numbers(sides: Sequence[Tokens]) -> np.ndarray:

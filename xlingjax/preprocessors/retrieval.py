@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.features import TOKEN_FIELDS, batch_shapes, pairs_of_row
+from xlingjax.data.features import TOKEN_FIELDS, Shapes, batch_shapes, pairs_of_row
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, PairPreprocessor, Rows
 from xlingjax.data.store.tokenise import Records, mixed, tokenise
@@ -118,7 +118,7 @@ class DistillationFeatures(SentencePairFeatures):
 
         return with_vectors
 
-    def shapes(self, batch: int, length: int) -> dict[str, tuple[int, ...]]:
+    def shapes(self, batch: int, length: int) -> Shapes:
         path = Path(self.teacher_vectors)
         # A recipe is described where no file exists; what opens the rows names the one that lacks.
         width = read_npy(path, _REMEDY).shape[-1] if path.is_file() else 0

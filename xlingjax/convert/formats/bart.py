@@ -29,7 +29,7 @@ from xlingjax.convert.formats.family import (
 )
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
-from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.model.config import ModelConfig
@@ -159,7 +159,7 @@ class Bart(Family):
         head = "head='transform'" if config.head == "transform" else ""
         return ", ".join(filter(None, [super().unfit(config), head]))
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         """Positions from row 2 on, a bias of the head in any case, and of tables that are not tied
         the decoder's by its other names."""
         for side in ("encoder", "decoder"):

@@ -14,7 +14,7 @@ import numpy as np
 from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Differing, places, to_ours
-from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
@@ -202,7 +202,7 @@ class Family:
             if not f"{theirs}.".startswith(self.head or " ")
         }
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         """Adds what theirs has besides: segments of zeros, and rows before the first position."""
         if self.segments:
             theirs.setdefault(self.segments, np.zeros((self.segment_rows, config.dim), np.float32))
@@ -442,7 +442,7 @@ def folded(tensors: Tensors, positions: str, segments: str, pairs: bool) -> Tens
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
-def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:
+def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> Arrays:
     # A fixed seed, so that every import of a model gives the same parameters.
     rng = np.random.default_rng(0)
     std = config.init_std or config.dim**-0.5

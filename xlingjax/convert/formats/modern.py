@@ -15,7 +15,7 @@ from xlingjax.convert.formats.family import (
 )
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
-from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
@@ -33,7 +33,7 @@ class Rotary(Family):
     def usual(self, tensors: Tensors) -> Tensors:
         return split(super().usual(tensors), self.fused)
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         for name in list(theirs):
             *above, module, part = name.split(".")
             for whole, modules in self.fused.items():

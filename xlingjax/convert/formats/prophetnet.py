@@ -1,11 +1,10 @@
 """Hugging Face ProphetNet and XLM-ProphetNet (XGLUE's Unicoder with xFNP): an encoder and an
 n-stream decoder with one table of words. Positions begin at the row after that of padding."""
 
-import numpy as np
-
 from xlingjax.convert.formats.family import Family, Values, counted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
+from xlingjax.convert.formats.tensors import Arrays
 from xlingjax.model.config import ModelConfig
 
 CROSS_LINGUAL = "xlm-prophetnet"
@@ -101,7 +100,7 @@ class ProphetNet(Family):
     def rows_before(self, pad_id: int) -> int:
         return 1
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         for side in ("encoder", "decoder"):
             name = f"prophetnet.{side}.position_embeddings.weight"
             theirs[name] = counted(theirs[name], config.position_offset, 1)

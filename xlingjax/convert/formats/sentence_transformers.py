@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.tensors import open_tensors
+from xlingjax.convert.formats.tensors import Arrays, open_tensors
 from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Dense, Layers, Sentences
@@ -279,7 +279,7 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def dense_files(dense: Dense) -> Iterator[tuple[str, dict[str, Any], dict[str, np.ndarray]]]:
+def dense_files(dense: Dense) -> Iterator[tuple[str, dict[str, Any], Arrays]]:
     """(folder, config.json, tensors) of each of its modules."""
     for number, activation in enumerate(dense.activations):
         kernel_DE, bias_E = dense.layers[number]

@@ -13,6 +13,8 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import is_of_system, parsed_json
 from xlingjax.runtime.machine import first_line
 
+Arrays = dict[str, np.ndarray]
+"""By the names of tensors, or of our parameters."""
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from xlingjax.data.features import FIELDS
+from xlingjax.data.features import FIELDS, Batch, Shapes
 from xlingjax.data.rows.draws import Draws, seed_of
 from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.plan import (
@@ -37,7 +37,6 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import is_primary
 
-Arrays = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches of a source without an end
 
 
@@ -49,14 +48,14 @@ class BatchSource(Protocol):
     The stream does not depend on the number of hosts: each reads its devices' rows, or all.
     """
 
-    shapes: dict[str, tuple[int, ...]]
+    shapes: Shapes
     """Global shape of every field (dtypes: `features.FIELDS`). Batches may have fewer tokens."""
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
     """JSON values that must be equal for a position to be valid (mixture, hashes, lengths ...)."""
 
-    def next(self) -> dict[str, np.ndarray]:
+    def next(self) -> Batch:
         """This host's rows of the next global batch. Raises StopIteration where a source ends."""
 
     def state(self) -> int:
@@ -73,7 +72,7 @@ class BatchSource(Protocol):
 class Batches:
     """What opens an objective's batches when called, and what is known of them before."""
 
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: Shapes
     """Global shape of every field; {}: not known before the source is open."""
     opener: Callable[[], BatchSource]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -82,14 +81,14 @@ class Batches:
     """Positions of the model that the rows use, where these are not their columns; 0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
-    shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    shortest: Shapes = dataclasses.field(default_factory=dict)
     """Shapes of the shortest batch; {}: all batches have `shapes`."""
 
     def __call__(self) -> BatchSource:
         return self.opener()
 
 
-def first_batch(source: BatchSource) -> dict[str, np.ndarray]:
+def first_batch(source: BatchSource) -> Batch:
     """This host's rows of the first batch of all; the position stays as it is."""
     position = source.state()
     source.restore(0)
@@ -98,9 +97,7 @@ def first_batch(source: BatchSource) -> dict[str, np.ndarray]:
     return batch
 
 
-def to_global(
-    rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Any]:
+def to_global(rows: Batch, sharding: Any, shapes: Shapes) -> dict[str, Any]:
     """Global `jax.Array`s from this host's rows.
 
     `sharding` places the row axis (it may leave the other axes out); `shapes` are the source's
@@ -154,7 +151,7 @@ class NumberedSource:
         self,
         batches: Any,
         *,
-        shapes: Mapping[str, tuple[int, ...]],
+        shapes: Shapes,
         languages: Sequence[str],
         identity: dict[str, Any],
         threads: int = 1,
@@ -172,7 +169,7 @@ class NumberedSource:
         options = grain.ReadOptions(num_threads=threads if ahead else 0, prefetch_buffer_size=ahead)
         self._iterator = iter(grain.MapDataset.source(batches).to_iter_dataset(options))
 
-    def next(self) -> Arrays:
+    def next(self) -> Batch:
         return next(self._iterator)
 
     def state(self) -> int:
@@ -185,7 +182,7 @@ class NumberedSource:
         self._iterator.close()
 
 
-def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
+def as_declared(batch: Batch, fields: Sequence[str]) -> Batch:
     """The fields of a batch, in the types that `features.FIELDS` says."""
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
 
@@ -394,17 +391,17 @@ class TextBatches:
         self._batch = batch
         self._first, self._count = rows_of_host
         self._together = max(1, ROWS_TOGETHER // batch)
-        self._group: tuple[int, Arrays] = (-1, {})
+        self._group: tuple[int, Batch] = (-1, {})
         self._reading = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.order)
 
-    def __getitem__(self, step: int) -> Arrays:
+    def __getitem__(self, step: int) -> Batch:
         draws = Draws(self._seed, step, self._batch, self._first, self._count)
         return as_declared(self._map(self._read(step), draws), self._fields)
 
-    def _read(self, step: int) -> Arrays:
+    def _read(self, step: int) -> Batch:
         """The token fields of a step, looked up together with those of its neighbours."""
         number, place = divmod(step, self._together)
         # Several threads make batches: one reads, and the others find it read.
@@ -416,7 +413,7 @@ class TextBatches:
         begin = place * self._count
         return {name: values[begin : begin + self._count] for name, values in fields.items()}
 
-    def _read_group(self, number: int) -> Arrays:
+    def _read_group(self, number: int) -> Batch:
         last = min((number + 1) * self._together, len(self.order))
         rows = []
         for step in range(number * self._together, last):

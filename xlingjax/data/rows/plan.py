@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from xlingjax.data.features import TOKEN_FIELDS, batch_shapes
+from xlingjax.data.features import TOKEN_FIELDS, Batch, Shapes, batch_shapes
 from xlingjax.data.rows.draws import PARTNERS, Draws
 from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.partners import TRIES, Translations, redrawn
@@ -263,7 +263,6 @@ def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
     return np.concatenate([first_pass, second_pass])
 
 
-Batch = dict[str, np.ndarray]
 BatchMap = Callable[[Batch, Draws], Batch]
 
 
@@ -326,7 +325,7 @@ class Preprocessor(abc.ABC):
         """Whether it reads text in these languages."""
         return True
 
-    def shapes(self, batch: int, length: int) -> dict[str, tuple[int, ...]]:
+    def shapes(self, batch: int, length: int) -> Shapes:
         """The global shapes of its batches."""
         return batch_shapes(
             self.fields,
@@ -392,7 +391,7 @@ class BlockRows:
     labels: np.ndarray | None = None
     texts: np.ndarray | None = None
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> Batch:
         """Those that it has, by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
 
@@ -619,7 +618,7 @@ class RowReader:
         rows: np.ndarray,
         draws: Draws | None = None,
         places: np.ndarray | None = None,
-    ) -> dict[str, np.ndarray]:
+    ) -> Batch:
         """draws: of the wrong partners of rows that have such (`partners`), of which those at
         `places` [B] are these rows' (default: all in order); None: those that they were planned
         with."""
@@ -642,7 +641,7 @@ class RowReader:
 
     def _fill(
         self,
-        fields: dict[str, np.ndarray],
+        fields: Batch,
         which: np.ndarray,
         block: int,
         rows: np.ndarray,

@@ -190,6 +190,22 @@ def decoder_fields_behind(target: Batch, start_id: int, pad_id: int) -> Batch:
     }
 
 
+def written(
+    target: np.ndarray, used: np.ndarray, language: np.ndarray, start: np.ndarray, pad_id: int
+) -> Batch:
+    """The decoder's fields [B, T] of one text a row, the tokens of `target` [B, T] that are `used`:
+    it reads `start` [B, 1] and all but the last, and predicts all. language: [B, 1]."""
+    read = np.concatenate([start, target[:, :-1]], axis=1)
+    return {
+        "decoder_ids": np.where(used, read, pad_id),
+        "decoder_position_ids": np.where(used, np.arange(used.shape[1]), 0),
+        "decoder_language_ids": np.where(used, language, 0),
+        "decoder_pack_ids": used.astype(np.int32),
+        "decoder_targets": np.where(used, target, 0),
+        "decoder_weights": used.astype(np.float32),
+    }
+
+
 def decoder_fields(target: Batch, starts: np.ndarray, pad_id: int) -> Batch:
     """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
     `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of

@@ -16,11 +16,11 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.batches.loader import as_declared
-from xlingjax.data.features import FIELDS, Field
+from xlingjax.data.features import FIELDS, Batch, Field, Shapes
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Preprocessor, RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
-from xlingjax.data.store.tokenise import Records, joined
+from xlingjax.data.store.tokenise import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -95,7 +95,7 @@ class ObjectiveRows:
 
     def _blocks(
         self, dataset: tf.data.Dataset, length: int, seeds: tf.data.Dataset
-    ) -> Iterator[dict[str, np.ndarray]]:
+    ) -> Iterator[Batch]:
         """The fields of the rows, some at a time. seeds: of the draws for rows that are made
         together; SeqIO repeats a text before it comes here, so each epoch has others."""
         read = 0
@@ -103,12 +103,12 @@ class ObjectiveRows:
         any_rows = False
         most = self._lines_up_to(self._lines)
         make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
-        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        chunks: list[list[Tokens]] = []
         # None behind the last chunk: what was read by then is planned, too.
         for chunk in itertools.chain(lines_of(self._task, dataset, self._vocabulary), [None]):
             if chunk is not None:
                 chunks.append(chunk)
-                read += chunk[0][1].size
+                read += chunk[0].lengths.size
             if chunks and (chunk is None or read >= most):
                 for block in self._planned([*zip(*chunks, strict=True)], length, make):
                     any_rows = True
@@ -142,12 +142,12 @@ class ObjectiveRows:
 
     def _maker(
         self, length: int, seeds: Iterator[tuple[int, Any]]
-    ) -> Callable[[RowReader, np.ndarray], dict[str, np.ndarray]]:
+    ) -> Callable[[RowReader, np.ndarray], Batch]:
         """What makes the fields of rows [n] of a reader, with the next of the numbered seeds."""
         mask = self.preprocessor.map(self._vocabulary, self._counts(), length)
         shapes = mixed_shapes(self.mix, length)
 
-        def make(reader: RowReader, rows: np.ndarray) -> dict[str, np.ndarray]:
+        def make(reader: RowReader, rows: np.ndarray) -> Batch:
             # The number is the step: validation's masks, of a fixed seed, are those of the rows.
             number, seed = next(seeds)
             draws = Draws(int(seed) % (1 << 64), number, rows.size)
@@ -156,9 +156,7 @@ class ObjectiveRows:
 
         return make
 
-    def _padded(
-        self, fields: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], rows: int
-    ) -> dict[str, np.ndarray]:
+    def _padded(self, fields: Batch, shapes: Shapes, rows: int) -> Batch:
         """The fields [rows, ...] with those of the mix that the objective lacks."""
         if len(self.mix) == 1:
             return dict(fields)
@@ -173,10 +171,10 @@ class ObjectiveRows:
 
     def _planned(
         self,
-        sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
+        sides: Sequence[Sequence[Tokens]],
         length: int,
-        make: Callable[[RowReader, np.ndarray], dict[str, np.ndarray]],
-    ) -> Iterator[dict[str, np.ndarray]]:
+        make: Callable[[RowReader, np.ndarray], Batch],
+    ) -> Iterator[Batch]:
         tokens = tuple(joined(chunks, self._vocabulary) for chunks in sides)
         records = Records(self._languages, tokens)
         plan = self.preprocessor.rows(records, length, self._vocabulary)
@@ -288,9 +286,9 @@ def mixed_fields(mix: Sequence[Preprocessor]) -> tuple[str, ...]:
     return (*dict.fromkeys(name for one in mix for name in one.fields), "objective_ids")
 
 
-def mixed_shapes(mix: Sequence[Preprocessor], length: int) -> dict[str, tuple[int, ...]]:
+def mixed_shapes(mix: Sequence[Preprocessor], length: int) -> Shapes:
     """The shapes of batches of one row, the longest of the mix."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: Shapes = {}
     for one in mix:
         for name, shape in one.shapes(1, length).items():
             shapes[name] = max(shape, shapes.get(name, shape))
