@@ -29,18 +29,8 @@ from xlingjax.tasks.xtreme import (
 )
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
-NEWS = (
-    "foodanddrink",
-    "sports",
-    "news",
-    "entertainment",
-    "health",
-    "video",
-    "finance",
-    "travel",
-    "lifestyle",
-    "autos",
-)
+_NEWS = "foodanddrink sports news entertainment health video finance travel lifestyle autos"
+NEWS = tuple(_NEWS.split())
 
 _words = Columns(separator=" ", tag=-1)
 _pawsx = Table(

@@ -70,18 +70,18 @@ class Bart(Family):
         )
     )
     settings = {
-        "layers": ("encoder_layers", None),
-        "decoder_layers": ("decoder_layers", None),
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
         "decoder_embeddings": (
             "tie_word_embeddings",
             True,
             {True: "shared_tokens", False: "separate"},
         ),
-        "dim": ("d_model", None),
+        "dim": "d_model",
         "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
         "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
-        "vocab_size": ("vocab_size", None),
-        "max_positions": ("max_position_embeddings", None),
+        "vocab_size": "vocab_size",
+        "max_positions": "max_position_embeddings",
         "embedding_scale": ("scale_embedding", False, SWITCH),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.0),
@@ -219,13 +219,13 @@ class FairseqBart(Bart):
 
     architectures = {}
     settings = {
-        "layers": ("encoder_layers", None),
-        "decoder_layers": ("decoder_layers", None),
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
         "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
         "dim": (("encoder_embed_dim", "decoder_embed_dim"), None),
         "ffn": (("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), None),
-        "vocab_size": ("words", None),
-        "max_positions": ("positions", None),
+        "vocab_size": "words",
+        "max_positions": "positions",
         # fairseq multiplies embeddings by the root of their width unless it is told not to.
         "embedding_scale": ("no_scale_embedding", False, {True: False, False: True}),
         "dropout": ("dropout", 0.1),

@@ -82,11 +82,11 @@ class DistilBert(XlmRoberta):
     }
     bare = "DistilBertModel"
     settings = {
-        "layers": ("n_layers", None),
-        "dim": ("dim", None),
-        "heads": ("n_heads", None),
-        "ffn": ("hidden_dim", None),
-        "vocab_size": ("vocab_size", None),
+        "layers": "n_layers",
+        "dim": "dim",
+        "heads": "n_heads",
+        "ffn": "hidden_dim",
+        "vocab_size": "vocab_size",
         "max_positions": ("max_position_embeddings", 512),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),
@@ -148,7 +148,7 @@ class DebertaV2(Bert):
     settings = {
         **XlmRoberta.settings,
         "norm_eps": ("layer_norm_eps", 1e-7),
-        "relative_buckets": ("position_buckets", None),
+        "relative_buckets": "position_buckets",
     }
     fixed = {
         "hidden_act": "gelu",

@@ -22,7 +22,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
 Modules = Mapping[str, str]
-Settings = Mapping[str, tuple]
+Settings = Mapping[str, str | tuple]
 Values = dict[str, Any]
 """Of settings, ours or theirs, by name."""
 ORDINARY = {
@@ -35,12 +35,12 @@ ORDINARY = {
 }
 """What the layers of most families compute."""
 SHAPE = {
-    "layers": ("num_hidden_layers", None),
-    "dim": ("hidden_size", None),
-    "heads": ("num_attention_heads", None),
-    "ffn": ("intermediate_size", None),
-    "vocab_size": ("vocab_size", None),
-    "max_positions": ("max_position_embeddings", None),
+    "layers": "num_hidden_layers",
+    "dim": "hidden_size",
+    "heads": "num_attention_heads",
+    "ffn": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "max_positions": "max_position_embeddings",
     "init_std": ("initializer_range", 0.02),
 }
 """Of `Family.settings`, as most files name them."""
@@ -65,7 +65,7 @@ class Family:
     """The one that a model without a classifier may get."""
 
     settings: ClassVar[Settings] = {}
-    """{our setting: (theirs, default)}: a count, or a rate where the default is a float; with two
+    """{our setting: theirs}, a count; or (theirs, default), a rate where that is a float; with two
     of theirs, both have it; with a third, {their value: ours}, one of these."""
     fixed: ClassVar[Mapping[str, Any]] = {}
     """{their setting: the only value that is computed here}, meant where none is named."""
@@ -124,7 +124,8 @@ class Family:
         for theirs, value in self.fixed.items():
             fields.only(theirs, value)
         values: Values = {}
-        for ours, (theirs, default, *meaning) in self.settings.items():
+        for ours, setting in self.settings.items():
+            theirs, default, *meaning = _whole(setting)
             if meaning:
                 values[ours] = fields.one_of(theirs, meaning[0], default)
             elif isinstance(theirs, tuple):
@@ -229,7 +230,8 @@ class Family:
             "model_type": self.types[0],
             **self.fixed,
         }
-        for ours, (theirs, default, *meaning) in self.settings.items():
+        for ours, setting in self.settings.items():
+            theirs, default, *meaning = _whole(setting)
             value = getattr(config, ours)
             if meaning:
                 value = {known: name for name, known in meaning[0].items()}[value]
@@ -254,6 +256,10 @@ class Family:
     def more_fields(self, config: ModelConfig) -> Values:
         """Of config.json, beside what the tables above say."""
         return {}
+
+
+def _whole(setting: str | tuple) -> tuple:
+    return setting if isinstance(setting, tuple) else (setting, None)
 
 
 def differing(config: ModelConfig, **fixed: Any) -> str:

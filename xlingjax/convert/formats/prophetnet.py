@@ -37,13 +37,13 @@ class ProphetNet(Family):
         )
     )
     settings = {
-        "layers": ("num_encoder_layers", None),
-        "decoder_layers": ("num_decoder_layers", None),
-        "dim": ("hidden_size", None),
+        "layers": "num_encoder_layers",
+        "decoder_layers": "num_decoder_layers",
+        "dim": "hidden_size",
         "heads": (("num_encoder_attention_heads", "num_decoder_attention_heads"), None),
         "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
-        "vocab_size": ("vocab_size", None),
-        "max_positions": ("max_position_embeddings", None),
+        "vocab_size": "vocab_size",
+        "max_positions": "max_position_embeddings",
         "streams": ("ngram", 2),
         "relative_buckets": ("num_buckets", 32),
         "relative_max_distance": ("relative_max_distance", 128),

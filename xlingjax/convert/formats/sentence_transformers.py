@@ -124,7 +124,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     path = folder / MODULES
     modules = []
     try:
-        for row in parsed_json(path.read_text(encoding="utf-8")):
+        for row in parsed_json(path.read_bytes()):
             kind = str(row["type"])
             # The library has moved its classes between its own modules from version to version.
             if kind.startswith("sentence_transformers."):
@@ -150,7 +150,7 @@ def _pooling(
     for kind, path in modules:
         if kind != "Pooling":
             continue
-        options = parsed_json((folder / path / "config.json").read_text(encoding="utf-8"))
+        options = parsed_json((folder / path / "config.json").read_bytes())
         named = options.get("pooling_mode")
         if named is None:
             named = [name for key, name in OLD_KEYS.items() if options.get(key)] or ["mean"]
@@ -182,7 +182,7 @@ def _dense(folder: Path, modules: Sequence[tuple[str, str]], why: list[str]) -> 
     activations = []
     for kind, path in modules:
         if kind == "Dense":
-            options = parsed_json((folder / path / "config.json").read_text(encoding="utf-8"))
+            options = parsed_json((folder / path / "config.json").read_bytes())
             activations.append(ours.get(options["activation_function"].rpartition(".")[2], ""))
             if not activations[-1]:
                 why.append(f"{path} has the activation {options['activation_function']}")

@@ -60,13 +60,13 @@ class Mt5(Family):
     bare = "MT5ForConditionalGeneration"
     classifier = "mean"
     settings = {
-        "layers": ("num_layers", None),
-        "decoder_layers": ("num_decoder_layers", None),
-        "dim": ("d_model", None),
-        "heads": ("num_heads", None),
+        "layers": "num_layers",
+        "decoder_layers": "num_decoder_layers",
+        "dim": "d_model",
+        "heads": "num_heads",
         "head_size": ("d_kv", 64),
-        "ffn": ("d_ff", None),
-        "vocab_size": ("vocab_size", None),
+        "ffn": "d_ff",
+        "vocab_size": "vocab_size",
         "relative_buckets": ("relative_attention_num_buckets", 32),
         "relative_max_distance": ("relative_attention_max_distance", 128),
         # Of no table: what mT5 was trained with.

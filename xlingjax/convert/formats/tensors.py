@@ -70,7 +70,7 @@ def _joined(index: Path, parts: list[Tensors]) -> Tensors:
 
 def _shards(index: Path) -> list[str]:
     try:
-        table = parsed_json(index.read_text(encoding="utf-8"))["weight_map"]
+        table = parsed_json(index.read_bytes())["weight_map"]
         shards = sorted({*map(str, table.values())})
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UserError(

@@ -55,10 +55,10 @@ class Xlm(Family):
     classifier = "xlm"
     ids = {**Family.ids, "unk_index": "unk_id", "mask_index": "mask_id"}
     settings = {
-        "layers": ("n_layers", None),
-        "dim": ("emb_dim", None),
-        "heads": ("n_heads", None),
-        "max_positions": ("max_position_embeddings", None),
+        "layers": "n_layers",
+        "dim": "emb_dim",
+        "heads": "n_heads",
+        "max_positions": "max_position_embeddings",
         "norm_eps": ("layer_norm_eps", 1e-12),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),

@@ -122,12 +122,12 @@ class FairseqXlmRoberta(Family):
     tables, and `args` do not name `norm_eps`, PyTorch's default of LayerNorm."""
 
     settings = {
-        "layers": ("encoder_layers", None),
-        "dim": ("encoder_embed_dim", None),
-        "heads": ("encoder_attention_heads", None),
-        "ffn": ("encoder_ffn_embed_dim", None),
-        "vocab_size": ("words", None),
-        "max_positions": ("positions", None),
+        "layers": "encoder_layers",
+        "dim": "encoder_embed_dim",
+        "heads": "encoder_attention_heads",
+        "ffn": "encoder_ffn_embed_dim",
+        "vocab_size": "words",
+        "max_positions": "positions",
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),
     }

@@ -57,8 +57,8 @@ Encoded = tuple[np.ndarray, np.ndarray]
 def _written(side: Path) -> dict[str, Any]:
     """The content of our own vocab.json; other programs' files of that name have others."""
     try:
-        written = parsed_json(side.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
+        written = parsed_json(side.read_bytes())
+    except (FileNotFoundError, IsADirectoryError, ValueError):
         return {}
     is_ours = isinstance(written, dict) and written.get("layout") in LAYOUTS
     return written if is_ours else {}
