@@ -46,8 +46,7 @@ def batch(
     """(token fields before the features' map, in rows of `columns`, the batch), of all rows."""
     text = records(features.sides, vocabulary=vocabulary, **options)
     rows = features.rows(text, length, vocabulary)
-    ids = {name: getattr(vocabulary, name) for name in ("pad_id", "bos_id", "eos_id")}
-    reader = RowReader.of_records(text, rows, languages, columns or length, **ids)
+    reader = RowReader.of_records(text, rows, languages, columns or length, vocabulary)
     before = reader(np.arange(rows.count))
     after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(
         before, Draws(3, step, rows.count)

@@ -1,5 +1,7 @@
 """Records written out by hand, and rows of them read back as lists."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from xlingjax.data.rows.plan import RowReader
@@ -15,8 +17,8 @@ def side(*sentences):
 
 def read(records, rows, length, which, *, bos=EOS, languages=(0, 1)):
     """Token fields of rows `which` as lists."""
-    ids = {"pad_id": PAD, "bos_id": bos, "eos_id": EOS}
-    reader = RowReader.of_records(records, rows, languages, length, **ids)
+    vocabulary = SimpleNamespace(pad_id=PAD, bos_id=bos, eos_id=EOS)
+    reader = RowReader.of_records(records, rows, languages, length, vocabulary)
     fields = reader(np.array(which))
     assert all(
         value.shape == (len(which), length) and value.dtype == np.int32 for value in fields.values()

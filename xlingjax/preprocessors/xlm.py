@@ -304,7 +304,7 @@ class MlmFeatures(MaskedFeatures):
 class TlmFeatures(MaskedFeatures, PairPreprocessor):
     """Masked pairs (XLM §3.4): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
 
-    The switches are those of `rows.pair_rows`.
+    The switches are those of `PairPreprocessor`.
     """
 
     masking: Masking = field(default_factory=Masking)

@@ -1,6 +1,8 @@
 """Wrong partners: never a translation, others in every epoch and under every seed, the same again
 for the same."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,8 @@ def records(pairs):
 
 def read(text, rows, length, step, seed=0):
     """[(x, y, label, positions, sides)] of all rows in a batch; None: as they were planned."""
-    ids = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS}
-    reader = RowReader.of_records(text, rows, (0, 1), length, **ids)
+    vocabulary = SimpleNamespace(pad_id=PAD, bos_id=BOS, eos_id=EOS)
+    reader = RowReader.of_records(text, rows, (0, 1), length, vocabulary)
     numbers = np.arange(rows.count)
     fields = reader(numbers, None if step is None else Draws(seed, step, rows.count))
     found = []

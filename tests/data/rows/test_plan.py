@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
-from xlingjax.data.rows.plan import first_fit, pair_rows, stream_rows
+from xlingjax.data.rows.plan import PairPreprocessor, first_fit, stream_rows
 from xlingjax.data.store.tokenise import Records
 
 
@@ -63,6 +63,11 @@ def examples(fields, row):
         example = {name: [values[row][i] for i in where] for name, values in fields.items()}
         found[example["input_ids"][1]] = example
     return found
+
+
+def pair_rows(pairs, length, both_orders=True, **options):
+    made = type("Pairs", (PairPreprocessor,), {"both_orders": both_orders, **options})
+    return made().rows(pairs, length, None)
 
 
 def test_pairs_have_four_separators_reset_positions_and_two_languages(pairs):
@@ -141,7 +146,7 @@ def test_both_orders_give_each_pair_twice_with_its_languages(pairs):
 
 
 def test_shuffled_pairs_keep_the_sentences_and_break_every_pair(pairs):
-    rows = pair_rows(pairs, 16, both_orders=False, packing=False, shuffled=True)
+    rows = pair_rows(pairs, 16, both_orders=False, packing=False, shuffled_pairs=True)
     got = read(pairs, rows, 16, range(rows.count))
     partner = {10: 20, 12: 22, 13: 24, 16: 25}
     assert rows.count == 4

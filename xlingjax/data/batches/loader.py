@@ -370,27 +370,21 @@ class FiniteOrder:
         return self._batches[step]
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class TextBatches:
-    """Makes the rows first .. first + count of the batches of one objective, by their numbers."""
+    """Makes the rows first .. first + count (`rows_of_host`) of the batches of one objective, by
+    their numbers."""
 
-    def __init__(
-        self,
-        order: BatchOrder | FiniteOrder,
-        reader: RowReader,
-        preprocessor: Preprocessor,
-        map: BatchMap,
-        seed: int,
-        batch: int,
-        rows_of_host: tuple[int, int],
-    ):
-        self.order = order
-        self.reader = reader
-        self._fields = preprocessor.fields
-        self._map = map
-        self._seed = seed
-        self._batch = batch
-        self._first, self._count = rows_of_host
-        self._together = max(1, ROWS_TOGETHER // batch)
+    order: BatchOrder | FiniteOrder
+    reader: RowReader
+    fields: Sequence[str]
+    map: BatchMap
+    seed: int
+    batch: int
+    rows_of_host: tuple[int, int]
+
+    def __post_init__(self):
+        self._together = max(1, ROWS_TOGETHER // self.batch)
         self._group: tuple[int, Batch] = (-1, {})
         self._reading = threading.Lock()
 
@@ -398,8 +392,8 @@ class TextBatches:
         return len(self.order)
 
     def __getitem__(self, step: int) -> Batch:
-        draws = Draws(self._seed, step, self._batch, self._first, self._count)
-        return as_declared(self._map(self._read(step), draws), self._fields)
+        draws = Draws(self.seed, step, self.batch, *self.rows_of_host)
+        return as_declared(self.map(self._read(step), draws), self.fields)
 
     def _read(self, step: int) -> Batch:
         """The token fields of a step, looked up together with those of its neighbours."""
@@ -410,17 +404,19 @@ class TextBatches:
             if known != number:
                 fields = self._read_group(number)
                 self._group = (number, fields)
-        begin = place * self._count
-        return {name: values[begin : begin + self._count] for name, values in fields.items()}
+        _, count = self.rows_of_host
+        begin = place * count
+        return {name: values[begin : begin + count] for name, values in fields.items()}
 
     def _read_group(self, number: int) -> Batch:
         last = min((number + 1) * self._together, len(self.order))
+        first, count = self.rows_of_host
         rows = []
         for step in range(number * self._together, last):
-            rows.append(self.order[step][self._first : self._first + self._count])
+            rows.append(self.order[step][first : first + count])
         # Wrong partners are drawn for all rows of these steps, whichever of them this host reads.
-        places = np.arange(len(rows))[:, None] * self._batch + self._first + np.arange(self._count)
-        draws = Draws(self._seed, number, len(rows) * self._batch)
+        places = np.arange(len(rows))[:, None] * self.batch + first + np.arange(count)
+        draws = Draws(self.seed, number, len(rows) * self.batch)
         return self.reader(np.concatenate(rows), draws, places.reshape(-1))
 
 
@@ -558,13 +554,12 @@ def text_source(
         list(plans.values()),
         language_ids,
         preprocessor.columns(length),
-        pad_id=vocabulary.pad_id,
-        bos_id=vocabulary.bos_id,
+        vocabulary,
     )
     batches = TextBatches(
         _order(plans, shares_of_texts, batch, seed, settings),
         reader,
-        preprocessor,
+        preprocessor.fields,
         preprocessor.map(vocabulary, token_counts(texts.values(), vocabulary), length),
         seed,
         batch,

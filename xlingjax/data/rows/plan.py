@@ -186,75 +186,6 @@ def stream_rows(
     )
 
 
-def pair_rows(
-    records: Records,
-    length: int,
-    *,
-    max_pieces: int = 100,
-    reset_positions: bool = True,
-    both_orders: bool = True,
-    packing: bool = True,
-    shuffled: bool = False,
-    each_opens: bool = False,
-    reserved: int = 0,
-) -> Rows:
-    """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
-
-    Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all
-    are left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice,
-    x first and y first. `shuffled` pairs each x with the y of another pair (a control: the same
-    text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
-    y </s>`). `reserved`: columns that stay free for each pair.
-    """
-    starts, lengths = starts_and_lengths(records)
-    whole = np.all(lengths > 0, axis=1)
-    keep = whole & (lengths <= max_pieces + 1).all(axis=1)
-    tokens = lengths.sum(axis=1)
-    # One token early: the `</s>` before a sentence opens it.
-    starts = starts[keep] - 1
-    lengths = lengths[keep] + 1
-    rng = np.random.default_rng(NEIGHBOURS_APART)
-    order = rng.permutation(len(starts))
-    starts = starts[order]
-    lengths = lengths[order]
-    if shuffled:
-        # The order is random already, so the next pair's y is a random other y.
-        starts[:, 1] = np.roll(starts[:, 1], 1)
-        lengths[:, 1] = np.roll(lengths[:, 1], 1)
-    fits = lengths.sum(axis=1) + reserved <= length
-    read = np.zeros_like(whole)
-    read[np.flatnonzero(keep)[order][fits]] = True
-    starts = starts[fits]
-    lengths = lengths[fits]
-    sentences = len(starts)
-    row_of_example = rows_of(lengths.sum(axis=1) + reserved, length, packing)
-    languages = np.broadcast_to(np.arange(2), starts.shape)
-    if both_orders and sentences:
-        # The first pass over the pairs turns a random half of them around, the second pass the
-        # others: each row has both orders, and each pair is read in both.
-        turn = rng.random(sentences)[:, None] < 0.5
-        starts = _both_orders(starts, turn)
-        lengths = _both_orders(lengths, turn)
-        languages = _both_orders(languages, turn)
-        second_pass = row_of_example + row_of_example.max() + 1
-        row_of_example = np.concatenate([row_of_example, second_pass])
-    positions = np.zeros_like(lengths)
-    if not reset_positions:
-        positions[:, 1] = lengths[:, 0]
-    rows = plan_rows(
-        row_of_example,
-        sentences,
-        1 + int(both_orders),
-        starts=starts,
-        lengths=lengths,
-        positions=positions,
-        sides=np.arange(2),
-        languages=languages,
-        opens=np.array([True, each_opens]),
-    )
-    return replace(rows, left_out=LeftOut.of(whole, read, tokens))
-
-
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
     """[2 E, 2] of [E, 2]: pairs with those of `turn` [E, 1] turned, then with the others turned."""
     turned = of_side[:, ::-1]
@@ -338,7 +269,14 @@ class Preprocessor(abc.ABC):
 
 
 class PairPreprocessor(Preprocessor):
-    """Rows of `pair_rows`, whose options these are."""
+    """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
+
+    Pairs with an empty side, a side of more than `max_pieces`, or more tokens in all than a row are
+    left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice, x
+    first and y first. `shuffled_pairs` pairs each x with the y of another pair (a control: the same
+    text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
+    y </s>`).
+    """
 
     sides = 2
     max_pieces: int = 100
@@ -349,17 +287,53 @@ class PairPreprocessor(Preprocessor):
     each_opens: bool = False
 
     def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
-        return pair_rows(
-            records,
-            self.text_length(length),
-            max_pieces=self.max_pieces,
-            reset_positions=self.reset_positions,
-            both_orders=self.both_orders,
-            packing=self.packing,
-            shuffled=self.shuffled_pairs,
-            each_opens=self.each_opens,
-            reserved=self.reserved(vocabulary),
+        starts, lengths = starts_and_lengths(records)
+        whole = np.all(lengths > 0, axis=1)
+        keep = whole & (lengths <= self.max_pieces + 1).all(axis=1)
+        tokens = lengths.sum(axis=1)
+        rng = np.random.default_rng(NEIGHBOURS_APART)
+        chosen = np.flatnonzero(keep)
+        chosen = chosen[rng.permutation(chosen.size)]
+        # One token early: the `</s>` before a sentence opens it.
+        starts = starts[chosen] - 1
+        lengths = lengths[chosen] + 1
+        if self.shuffled_pairs:
+            # The order is random already, so the next pair's y is a random other y.
+            starts[:, 1] = np.roll(starts[:, 1], 1)
+            lengths[:, 1] = np.roll(lengths[:, 1], 1)
+        sizes = lengths.sum(axis=1) + self.reserved(vocabulary)
+        fits = sizes <= self.text_length(length)
+        read = np.zeros_like(whole)
+        read[chosen[fits]] = True
+        starts = starts[fits]
+        lengths = lengths[fits]
+        sentences = len(starts)
+        row_of_example = rows_of(sizes[fits], self.text_length(length), self.packing)
+        languages = np.broadcast_to(np.arange(2), starts.shape)
+        if self.both_orders and sentences:
+            # The first pass over the pairs turns a random half of them around, the second pass the
+            # others: each row has both orders, and each pair is read in both.
+            turn = rng.random(sentences)[:, None] < 0.5
+            starts = _both_orders(starts, turn)
+            lengths = _both_orders(lengths, turn)
+            languages = _both_orders(languages, turn)
+            second_pass = row_of_example + row_of_example.max() + 1
+            row_of_example = np.concatenate([row_of_example, second_pass])
+        positions = np.zeros_like(lengths)
+        if not self.reset_positions:
+            positions[:, 1] = lengths[:, 0]
+        rows = plan_rows(
+            row_of_example,
+            sentences,
+            1 + int(self.both_orders),
+            starts=starts,
+            lengths=lengths,
+            positions=positions,
+            sides=np.arange(2),
+            languages=languages,
+            opens=np.array([True, self.each_opens]),
         )
+        return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
     def reserved(self, vocabulary: Vocabulary) -> int:
         """Columns of a row that `map` fills for each pair."""
@@ -571,9 +545,7 @@ class RowReader:
         texts: Sequence[TextRows],
         languages: Sequence[Sequence[int]],
         length: int,
-        *,
-        pad_id: int,
-        bos_id: int,
+        vocabulary: Vocabulary,
     ):
         # (text, number of the block in it, its language ids) of each block.
         self._blocks = [
@@ -583,8 +555,7 @@ class RowReader:
         ]
         self._ends = np.cumsum(np.concatenate([text.counts for text in texts]))
         self.length = length
-        self._pad_id = pad_id
-        self._bos_id = bos_id
+        self._vocabulary = vocabulary
         self.names: tuple[str, ...] = TOKEN_FIELDS
         if any(text.labelled for text in texts):
             self.names = (*TOKEN_FIELDS, "labels", "example_weights")
@@ -596,13 +567,11 @@ class RowReader:
         rows: Rows,
         languages: Sequence[int],
         length: int,
-        *,
-        eos_id: int,
-        **special: int,
+        vocabulary: Vocabulary,
     ) -> RowReader:
         """Of one plan over records, both in memory."""
         block = compact(rows, records, length)
-        sides = [np.concatenate([[eos_id], side.ids]) for side in records.sides]
+        sides = [np.concatenate([[vocabulary.eos_id], side.ids]) for side in records.sides]
         text = TextRows(
             np.array([rows.count]),
             rows.labels is not None,
@@ -611,7 +580,7 @@ class RowReader:
             rows.sizes,
             rows.left_out,
         )
-        return cls([text], [languages], length, **special)
+        return cls([text], [languages], length, vocabulary)
 
     def __call__(
         self,
@@ -627,7 +596,7 @@ class RowReader:
         fields: Batch = {
             name: np.zeros((rows.size, self.length), np.int32) for name in TOKEN_FIELDS
         }
-        fields["input_ids"].fill(self._pad_id)
+        fields["input_ids"].fill(self._vocabulary.pad_id)
         if "labels" in self.names:
             # An empty row has a label like any other, and a weight of 0.
             fields["labels"] = np.zeros(rows.size, np.int32)
@@ -674,7 +643,7 @@ class RowReader:
             found = text.ids(number, side)[_ranges(starts[here], lengths[here])]
             ids[flat[np.repeat(here, lengths)]] = found
         opens = (slices["opens"] > 0) & (lengths > 0)
-        ids[flat[begins[opens]]] = self._bos_id
+        ids[flat[begins[opens]]] = self._vocabulary.bos_id
         of_slice = {
             "position_ids": slices["positions"],
             "language_ids": languages[slices["languages"]],

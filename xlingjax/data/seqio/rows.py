@@ -18,7 +18,7 @@ import tensorflow as tf
 from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.features import FIELDS, Batch, Field, Shapes
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.plan import Preprocessor, RowReader
+from xlingjax.data.rows.plan import BatchMap, Preprocessor, RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
 from xlingjax.data.store.tokenise import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -102,7 +102,9 @@ class ObjectiveRows:
         passed = 0
         any_rows = False
         most = self._lines_up_to(self._lines)
-        make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
+        mask = self.preprocessor.map(self._vocabulary, self._counts(), length)
+        # The number is the step: validation's masks, of a fixed seed, are those of the rows.
+        numbered = enumerate(seeds.as_numpy_iterator())
         chunks: list[list[Tokens]] = []
         # None behind the last chunk: what was read by then is planned, too.
         for chunk in itertools.chain(lines_of(self._task, dataset, self._vocabulary), [None]):
@@ -110,7 +112,7 @@ class ObjectiveRows:
                 chunks.append(chunk)
                 read += chunk[0].lengths.size
             if chunks and (chunk is None or read >= most):
-                for block in self._planned([*zip(*chunks, strict=True)], length, make):
+                for block in self._planned([*zip(*chunks, strict=True)], length, mask, numbered):
                     any_rows = True
                     yield block
                 passed += read
@@ -140,28 +142,12 @@ class ObjectiveRows:
             self._lines_of_text = count
         return min(self._lines_of_text, most or self._lines_of_text)
 
-    def _maker(
-        self, length: int, seeds: Iterator[tuple[int, Any]]
-    ) -> Callable[[RowReader, np.ndarray], Batch]:
-        """What makes the fields of rows [n] of a reader, with the next of the numbered seeds."""
-        mask = self.preprocessor.map(self._vocabulary, self._counts(), length)
-        shapes = mixed_shapes(self.mix, length)
-
-        def make(reader: RowReader, rows: np.ndarray) -> Batch:
-            # The number is the step: validation's masks, of a fixed seed, are those of the rows.
-            number, seed = next(seeds)
-            draws = Draws(int(seed) % (1 << 64), number, rows.size)
-            fields = as_declared(mask(reader(rows, draws), draws), self.preprocessor.fields)
-            return self._padded(fields, shapes, rows.size)
-
-        return make
-
-    def _padded(self, fields: Batch, shapes: Shapes, rows: int) -> Batch:
+    def _padded(self, fields: Batch, length: int, rows: int) -> Batch:
         """The fields [rows, ...] with those of the mix that the objective lacks."""
         if len(self.mix) == 1:
             return dict(fields)
         padded = {}
-        for name, shape in shapes.items():
+        for name, shape in mixed_shapes(self.mix, length).items():
             padded[name] = np.zeros((rows, *shape[1:]), FIELDS_OF_MIX[name].dtype)
             if name in fields:
                 corner = tuple(slice(size) for size in fields[name].shape)
@@ -173,8 +159,10 @@ class ObjectiveRows:
         self,
         sides: Sequence[Sequence[Tokens]],
         length: int,
-        make: Callable[[RowReader, np.ndarray], Batch],
+        mask: BatchMap,
+        seeds: Iterator[tuple[int, Any]],
     ) -> Iterator[Batch]:
+        """The fields of all rows of these lines, with the next of the numbered seeds."""
         tokens = tuple(joined(chunks, self._vocabulary) for chunks in sides)
         records = Records(self._languages, tokens)
         plan = self.preprocessor.rows(records, length, self._vocabulary)
@@ -185,12 +173,14 @@ class ObjectiveRows:
             plan,
             self._ids,
             self.preprocessor.columns(length),
-            pad_id=self._vocabulary.pad_id,
-            bos_id=self._vocabulary.bos_id,
-            eos_id=self._vocabulary.eos_id,
+            self._vocabulary,
         )
         for first in range(0, plan.count, AT_ONCE):
-            yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
+            rows = np.arange(first, min(first + AT_ONCE, plan.count))
+            number, seed = next(seeds)
+            draws = Draws(int(seed) % (1 << 64), number, rows.size)
+            fields = as_declared(mask(reader(rows, draws), draws), self.preprocessor.fields)
+            yield self._padded(fields, length, rows.size)
 
 
 def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
