@@ -31,7 +31,7 @@ from xlingjax.data.rows.plan import (
 )
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.store.tokenise import BlockText, text_blocks
-from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.sources import Patterns, find_negatives, find_pairs, find_text
 from xlingjax.data.text.texts import repeated
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -187,7 +187,6 @@ def as_declared(batch: Batch, fields: Sequence[str]) -> Batch:
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
 
 
-Patterns = str | Sequence[str]
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
 takes as long for one row as for ten."""
