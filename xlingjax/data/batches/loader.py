@@ -334,39 +334,25 @@ class BatchOrder:
         return np.concatenate(rows)
 
 
-class FiniteOrder:
-    """The rows of a source that ends: each text `epochs` times, in order of the texts, the last
-    batch filled up with -1; of one text to a batch, that of each text."""
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        batch: int,
-        same_language: bool,
-        epochs: int,
-        seed: int,
-        shuffle: bool,
-    ):
-        """sizes: rows of each text."""
-        firsts = np.cumsum([0, *sizes])
-        spans = [(0, int(firsts[-1]))]
-        if same_language:
-            spans = list(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True))
-        batches = []
-        for epoch in range(epochs):
-            for first, last in spans:
-                rows = np.arange(first, last)
-                if shuffle:
-                    np.random.default_rng((seed, epoch, first)).shuffle(rows)
-                rows = np.pad(rows, (0, -rows.size % batch), constant_values=-1)
-                batches.append(rows.reshape(-1, batch))
-        self._batches = np.concatenate(batches)
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __getitem__(self, step: int) -> np.ndarray:
-        return self._batches[step]
+def finite_order(
+    sizes: Sequence[int], batch: int, same_language: bool, epochs: int, seed: int, shuffle: bool
+) -> np.ndarray:
+    """int64 [batches, batch]: the rows of a source that ends: each text, of so many rows, `epochs`
+    times, in order of the texts, the last batch filled up with -1; of one text to a batch, that of
+    each text."""
+    firsts = np.cumsum([0, *sizes])
+    spans = [(0, int(firsts[-1]))]
+    if same_language:
+        spans = list(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True))
+    batches = []
+    for epoch in range(epochs):
+        for first, last in spans:
+            rows = np.arange(first, last)
+            if shuffle:
+                np.random.default_rng((seed, epoch, first)).shuffle(rows)
+            rows = np.pad(rows, (0, -rows.size % batch), constant_values=-1)
+            batches.append(rows.reshape(-1, batch))
+    return np.concatenate(batches)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -374,7 +360,7 @@ class TextBatches:
     """Makes the rows first .. first + count (`rows_of_host`) of the batches of one objective, by
     their numbers."""
 
-    order: BatchOrder | FiniteOrder
+    order: BatchOrder | np.ndarray
     reader: RowReader
     fields: Sequence[str]
     map: BatchMap
@@ -602,11 +588,11 @@ def _order(
     batch: int,
     seed: int,
     settings: BatchSettings,
-) -> BatchOrder | FiniteOrder:
+) -> BatchOrder | np.ndarray:
     same_language = settings.sampling.same_language
     if settings.epochs is not None:
         sizes = [plan.count for plan in plans.values()]
-        return FiniteOrder(sizes, batch, same_language, settings.epochs, seed, settings.shuffle)
+        return finite_order(sizes, batch, same_language, settings.epochs, seed, settings.shuffle)
     orders = []
     for number, plan in enumerate(plans.values()):
         orders.append(RowOrder(plan.counts, seed_of(seed, number), settings.shuffle))
