@@ -188,12 +188,9 @@ def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
     known = int(data.cardinality())
     if known >= 0:
         return known
-    if most is not None:
-        data = data.take(most)
-    count = 0
-    for batch in data.map(lambda _: 1).batch(1024):
-        count += len(batch)
-    return count
+    # -1 takes all.
+    counted = data.take(-1 if most is None else most)
+    return int(counted.reduce(np.int64(0), lambda count, _: count + 1))
 
 
 def _one_seed(pair: Any) -> Any:
