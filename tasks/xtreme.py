@@ -80,7 +80,7 @@ _sentences = functools.partial(read_tagged_lines, every_line=True)
 _TYDIQA_TRAIN = "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json"
 _translated_squad = functools.partial(read_squad, translated=True)
 _translated_numbered = functools.partial(read_squad, numbered=True, translated=True)
-_raw_pawsx = Table(
+RAW_PAWSX = Table(
     ("id", "sentence1", "sentence2", "label"),
     premise=("sentence1",),
     hypothesis=("sentence2",),
@@ -114,7 +114,7 @@ def raw_xnli(split: str) -> tuple[Files, ...]:
 
 def raw_pawsx(split: str) -> tuple[Files, ...]:
     """PAWS-X as its authors distribute it (x-final.tar.gz)."""
-    read = dataclasses.replace(_raw_pawsx, translated=split == "translated_train")
+    read = dataclasses.replace(RAW_PAWSX, translated=split == "translated_train")
     return places(f"x-final/{{language}}/{split}.tsv", read=read)
 
 
