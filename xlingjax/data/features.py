@@ -73,8 +73,8 @@ SPECIAL_IDS = 16
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
-def field_shape(
-    name: str,
+def batch_shapes(
+    names: Iterable[str],
     *,
     batch: int,
     length: int = 0,
@@ -83,9 +83,9 @@ def field_shape(
     placeholders: int = 0,
     pairs: int = 1,
     width: int = 0,
-) -> tuple[int, ...]:
-    """Shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders,
-    Q=pairs, D=width."""
+) -> Shapes:
+    """Shapes of fields, as a `BatchSource` publishes them: B=batch, L=length, T=targets (None: L),
+    M=slots, P=placeholders, Q=pairs, D=width."""
     if targets is None:
         targets = length
     sizes = {
@@ -99,12 +99,7 @@ def field_shape(
         "Q": pairs,
         "D": width,
     }
-    return tuple(sizes[letter] for letter in FIELDS[name].shape)
-
-
-def batch_shapes(names: Iterable[str], **sizes: int) -> Shapes:
-    """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
-    return {name: field_shape(name, **sizes) for name in names}
+    return {name: tuple(sizes[letter] for letter in FIELDS[name].shape) for name in names}
 
 
 def pairs_of_row(length: int) -> int:

@@ -206,10 +206,9 @@ class BatchSettings:
     languages, rows of one language to a batch if `sampling.same_language`, and pads the last batch
     with empty rows.
     languages: the run's (default: those of the text); the index in their sorted order is the
-    language id. data_shards, shards: the rows of a batch are cut in `data_shards` equal parts, of
-    which this host makes `shards` (default: an equal part per JAX process, or all if that does not
-    divide). They do not change the global batch. prefetch: batches made ahead, by up to `threads`
-    threads.
+    language id. data_shards: the rows of a batch are cut in so many equal parts, of which each JAX
+    process makes an equal share, or all if that does not divide; the global batch is the same.
+    prefetch: batches made ahead, by up to `threads` threads.
     """
 
     seed: int = 0
@@ -218,7 +217,6 @@ class BatchSettings:
     shuffle: bool = True
     epochs: int | None = None
     data_shards: int = 1
-    shards: Sequence[int] | None = None
     prefetch: int = 2
     threads: int = 1
 
@@ -368,7 +366,7 @@ class TextBatches:
     batch: int
     rows_of_host: tuple[int, int]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._together = max(1, ROWS_TOGETHER // self.batch)
         self._group: tuple[int, Batch] = (-1, {})
         self._reading = threading.Lock()
@@ -616,18 +614,12 @@ def _rows_of_host(batch: int, settings: BatchSettings) -> tuple[int, int]:
         raise UserError(
             f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
         )
-    shards = settings.shards
-    if shards is None:
-        shards = range(data_shards)
-        hosts = 1
-        if data_shards > 1:
-            import jax
+    hosts, host = 1, 0
+    if data_shards > 1:
+        import jax
 
-            hosts = jax.process_count()
         # Too few shards to share out: every host reads all rows and its devices take theirs.
-        if hosts > 1 and data_shards % hosts == 0:
-            share = data_shards // hosts
-            shards = range(jax.process_index() * share, (jax.process_index() + 1) * share)
+        if data_shards % jax.process_count() == 0:
+            hosts, host = jax.process_count(), jax.process_index()
     # A host's rows are one slice of the batch.
-    rows_of_shard = batch // data_shards
-    return shards[0] * rows_of_shard, len(shards) * rows_of_shard
+    return host * (batch // hosts), batch // hosts
