@@ -6,8 +6,10 @@ Together under the name "applications"; each is a task of its own and no average
 
 from __future__ import annotations
 
+import functools
+
 from xlingjax.data.labelled.pairs import read_source_target
-from xlingjax.data.labelled.task import Files, Task
+from xlingjax.data.labelled.task import Files
 from xlingjax.data.labelled.text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
 from xlingjax.data.labelled.words import Columns, read_conllu, read_xsid_slots
 from xlingjax.tasks.xglue import CONLL_TAGS
@@ -19,6 +21,7 @@ from xlingjax.tasks.xtreme import (
     XQUAD,
     XQUAD_OVERLAP,
     places,
+    task_of,
 )
 from xlingjax.tasks.xtreme import TASKS as XTREME
 
@@ -67,23 +70,8 @@ _XSID_OVERLAP = (
 )
 
 
-def _task(
-    name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), **more
-) -> Task:
-    # These sets have no submission of their own, so files are named as XTREME names its own.
-    ends = {"span_qa": "json", "classification": "tsv", "tagging": "tsv"}
-    end = ends.get(kind, "txt")
-    return Task(
-        suite="applications",
-        name=name,
-        kind=kind,
-        languages=tuple(languages.split()),
-        files=files,
-        metrics=metrics,
-        submission=f"{name}/test-{{language}}.{end}",
-        labels=tuple(labels),
-        **more,
-    )
+# These sets have no submission of their own, so files are named as XTREME names its own.
+_task = functools.partial(task_of, "applications")
 
 
 def _conll(split: str) -> tuple[Files, ...]:

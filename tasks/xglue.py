@@ -16,6 +16,7 @@ from xlingjax.data.labelled.words import Columns
 from xlingjax.tasks.xtreme import (
     NLI,
     PAWSX_OVERLAP,
+    RAW_PAWSX,
     SQUAD,
     TRANSLATED_MLQA,
     UPOS,
@@ -29,26 +30,10 @@ from xlingjax.tasks.xtreme import (
 )
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
-NEWS = (
-    "foodanddrink",
-    "sports",
-    "news",
-    "entertainment",
-    "health",
-    "video",
-    "finance",
-    "travel",
-    "lifestyle",
-    "autos",
-)
+_NEWS = "foodanddrink sports news entertainment health video finance travel lifestyle autos"
+NEWS = tuple(_NEWS.split())
 
 _words = Columns(separator=" ", tag=-1)
-_pawsx = Table(
-    ("id", "sentence1", "sentence2", "label"),
-    premise=("sentence1",),
-    hypothesis=("sentence2",),
-    header=True,
-)
 _SPLITS = ("train", "dev", "test")
 _TRANSLATED = "translate-train/en-{language}-translated.tsv"
 
@@ -205,17 +190,17 @@ TASKS = (
         "de en es fr",
         {
             "train": (
-                places("PAWSX/{language}/train.tsv", read=_pawsx)
+                places("PAWSX/{language}/train.tsv", read=RAW_PAWSX)
                 + raw_pawsx("train")
                 + places("pawsx/train-{language}.tsv", read=Table(quoted=None))
             ),
             "dev": (
-                places("PAWSX/{language}/dev_2k.tsv", read=_pawsx)
+                places("PAWSX/{language}/dev_2k.tsv", read=RAW_PAWSX)
                 + raw_pawsx("dev_2k")
                 + places("pawsx/dev-{language}.tsv", read=Table(quoted=None))
             ),
             "test": (
-                places("PAWSX/{language}/test_2k.tsv", read=_pawsx)
+                places("PAWSX/{language}/test_2k.tsv", read=RAW_PAWSX)
                 + raw_pawsx("test_2k")
                 + places("pawsx/test-{language}.tsv", read=Table(quoted=None))
             ),

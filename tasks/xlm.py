@@ -7,12 +7,10 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.sources import Patterns, find_negatives, find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text, Triple
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-
-Patterns = str | Sequence[str]
 
 
 def register_text(

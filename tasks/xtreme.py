@@ -25,7 +25,10 @@ UDPOS = (
     "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur vi"
     " yo zh"
 )
-PANX = UDPOS + " bn jv ka ml ms my sw"
+PANX = (
+    "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt"
+    " ru sw ta te th tl tr ur vi yo zh"
+)
 XQUAD = "ar de el en es hi ru th tr vi zh"
 MLQA = "ar de en es hi vi zh"
 TYDIQA = "ar bn en fi id ko ru sw te"
@@ -77,7 +80,7 @@ _sentences = functools.partial(read_tagged_lines, every_line=True)
 _TYDIQA_TRAIN = "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json"
 _translated_squad = functools.partial(read_squad, translated=True)
 _translated_numbered = functools.partial(read_squad, numbered=True, translated=True)
-_raw_pawsx = Table(
+RAW_PAWSX = Table(
     ("id", "sentence1", "sentence2", "label"),
     premise=("sentence1",),
     hypothesis=("sentence2",),
@@ -111,7 +114,7 @@ def raw_xnli(split: str) -> tuple[Files, ...]:
 
 def raw_pawsx(split: str) -> tuple[Files, ...]:
     """PAWS-X as its authors distribute it (x-final.tar.gz)."""
-    read = dataclasses.replace(_raw_pawsx, translated=split == "translated_train")
+    read = dataclasses.replace(RAW_PAWSX, translated=split == "translated_train")
     return places(f"x-final/{{language}}/{split}.tsv", read=read)
 
 
@@ -196,27 +199,34 @@ XQUAD_OVERLAP = (
 )
 
 
-def _task(
+_ENDS = {"span_qa": "json", "generation": "txt"}
+
+
+def task_of(
+    suite: str,
     name: str,
     kind: str,
     languages: str,
     files,
     metrics: tuple[str, ...],
     labels=(),
-    end: str = "tsv",
     **more,
 ) -> Task:
+    """A task whose predictions are named as XTREME names its own."""
     return Task(
-        suite="xtreme",
+        suite=suite,
         name=name,
         kind=kind,
-        languages=tuple(sorted(languages.split())),
+        languages=tuple(languages.split()),
         files=files,
         metrics=metrics,
-        submission=f"{name}/test-{{language}}.{end}",
-        labels=labels,
+        submission=f"{name}/test-{{language}}.{_ENDS.get(kind, 'tsv')}",
+        labels=tuple(labels),
         **more,
     )
+
+
+_task = functools.partial(task_of, "xtreme")
 
 
 def _bucc(split: str, original: str) -> tuple[Files, ...]:
@@ -342,7 +352,6 @@ TASKS = (
             "translate_test": translated_questions("XQuAD", "xquad"),
         },
         ("squad_f1", "squad_em"),
-        end="json",
         overlap=XQUAD_OVERLAP,
         parallel=True,
     ),
@@ -358,7 +367,6 @@ TASKS = (
             "translate_test": translated_questions("MLQA", "mlqa"),
         },
         ("mlqa_f1", "mlqa_em"),
-        end="json",
         shared_ids=True,
     ),
     _task(
@@ -382,7 +390,6 @@ TASKS = (
             "translate_test": translated_questions("TyDiQA-GoldP", "tydiqa"),
         },
         ("squad_f1", "squad_em"),
-        end="json",
     ),
     _task(
         "bucc2018",

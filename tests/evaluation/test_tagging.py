@@ -35,7 +35,7 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     reading = request.reading_of({"LENGTH": 9, "WORDS_APART": True})
     sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
     joined, apart = (
-        task_rows(task, [sentence], Characters(), one, "zh", 0)["tag_weights"][0].tolist()
+        task_rows(task, [sentence], Characters(), one, "zh", 0)[0]["tag_weights"][0].tolist()
         for one in (Reading(length=9, apart=False), reading)
     )
     assert joined == [0, 1, 0, 1, 0, 0, 0, 0, 0]  # c ab d

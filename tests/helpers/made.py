@@ -45,14 +45,8 @@ def batch(
 ):
     """(token fields before the features' map, in rows of `columns`, the batch), of all rows."""
     text = records(features.sides, vocabulary=vocabulary, **options)
-    ids = np.concatenate([[vocabulary.eos_id], *(side.ids for side in text.sides)]).astype(
-        np.uint16
-    )
-    bases = np.cumsum([1, *(side.ids.size for side in text.sides[:-1])])
-    rows = features.rows(text, bases, length, vocabulary)
-    reader = RowReader.of_arrays(
-        ids, rows, languages, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
-    )
+    rows = features.rows(text, length, vocabulary)
+    reader = RowReader.of_records(text, rows, languages, columns or length, vocabulary)
     before = reader(np.arange(rows.count))
     after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(
         before, Draws(3, step, rows.count)

@@ -1,5 +1,7 @@
 """Records written out by hand, and rows of them read back as lists."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from xlingjax.data.rows.plan import RowReader
@@ -14,9 +16,9 @@ def side(*sentences):
 
 
 def read(records, rows, length, which, *, bos=EOS, languages=(0, 1)):
-    """Token fields of rows `which` as lists, with the ids laid out as the mixture lays them."""
-    ids = np.concatenate([[EOS], *(s.ids for s in records.sides)]).astype(np.uint16)
-    reader = RowReader.of_arrays(ids, rows, languages, length, pad_id=PAD, bos_id=bos)
+    """Token fields of rows `which` as lists."""
+    vocabulary = SimpleNamespace(pad_id=PAD, bos_id=bos, eos_id=EOS)
+    reader = RowReader.of_records(records, rows, languages, length, vocabulary)
     fields = reader(np.array(which))
     assert all(
         value.shape == (len(which), length) and value.dtype == np.int32 for value in fields.values()

@@ -65,7 +65,7 @@ def test_rows_are_those_that_the_records_make(folder, kind):
     for part, found in zip(parts, stored(parts, Hashed()), strict=True):
         split = {"gold": "train", "translated": "translate_train"}[part.origin]
         records = read(task, folder, split, part.language)
-        made = task_rows(task, records, Hashed(), reading, part.language, 2)
+        made, _ = task_rows(task, records, Hashed(), reading, part.language, 2)
         assert_same(found, made, 2)
         count = len(records)
         assert found.facts.items() >= {"records": count, "learnt": count, "unpaired": ""}.items()

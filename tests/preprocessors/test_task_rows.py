@@ -38,7 +38,7 @@ def test_rows_beside_each_other_are_those_of_the_kind_of_task(folder, name, answ
     made = beside_rows(task, records, records, Hashed(), reading, "de", (2, 1))
     ids, languages, used = (made[f] for f in ("input_ids", "language_ids", "pack_ids"))
     assert ids.shape == (len(ids), 80) and answers in made
-    alone = task_rows(task, records, Hashed(), reading, "en", 1)
+    alone, _ = task_rows(task, records, Hashed(), reading, "en", 1)
     for half, language in ((slice(0, 40), 2), (slice(40, 80), 1)):
         np.testing.assert_array_equal(ids[:, half], alone["input_ids"])
         assert {*languages[:, half][used[:, half] > 0].tolist()} == {language}

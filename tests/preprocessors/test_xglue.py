@@ -90,10 +90,8 @@ def test_every_full_block_hides_nine_and_starts_are_uniform():
     ids[rng.permutation(64)[:6]] = EOS  # sentences end in runs as elsewhere
     ids[-1] = EOS
     text = Records(("de",), (Tokens(ids.astype(np.uint16), np.array([64], np.int32)),))
-    plan = features.rows(text, [1], 65, Xlmr)
-    reader = RowReader.of_arrays(
-        np.r_[EOS, ids].astype(np.uint16), plan, (0,), 65, pad_id=PAD, bos_id=BOS
-    )
+    plan = features.rows(text, 65, Xlmr)
+    reader = RowReader.of_records(text, plan, (0,), 65, Xlmr)
     batch = features.map(Xlmr, None, 65)(reader(np.zeros(rows, np.int64)), Draws(5, 1, rows))
     positions, offsets = (
         np.asarray(batch[name]) for name in ("decoder_position_ids", "run_offsets")

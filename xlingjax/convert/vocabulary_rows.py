@@ -70,50 +70,41 @@ def moved(
     config, new: the models before and after. ordinary: old rows of no special piece. languages: of
     each language after, its number before, -1: a new one.
     """
+
+    def table_of(name: str, old: np.ndarray) -> np.ndarray:
+        # By name, so that the draws of one table do not depend on which others there are.
+        rng = np.random.default_rng((seed, *name.encode()))
+        table = np.zeros((new.padded_vocab_size, *old.shape[1:]), np.float32)
+        known = np.flatnonzero(rows.source >= 0)
+        table[known] = old[rows.source[known]]
+        for row, ids in rows.parts.items():
+            table[row] = old[ids].mean(axis=0, dtype=np.float64)
+        drawn = np.setdiff1d(np.flatnonzero(rows.source < 0), [*rows.parts])
+        if drawn.size and rows.drawn == "random":
+            std = new.init_std or new.dim**-0.5
+            if name.endswith("bias"):
+                std = 0.0
+            table[drawn] = rng.normal(0, std, table[drawn].shape)
+        elif drawn.size:
+            # Special pieces are unlike all others and would pull the mean.
+            mean = old[ordinary].mean(axis=0, dtype=np.float64)
+            std = old[ordinary].std(axis=0, dtype=np.float64)
+            table[drawn] = rng.normal(mean, NOISE * std, table[drawn].shape)
+        if config.language_tokens:
+            old_pieces = config.vocab_size - config.language_tokens
+            old_languages = old[old_pieces : config.vocab_size]
+            new_pieces = len(rows.source)
+            table[new_pieces : new.vocab_size] = _of_languages(old_languages, languages)
+        return table
+
     moved_leaves = {}
     for name, leaf in flattened(params).items():
         if name.endswith(("tokens/embedding", "head/bias")):
-            # By name, so that the draws of one table do not depend on which others there are.
-            rng = np.random.default_rng((seed, *name.encode()))
-            leaf = _table(np.asarray(leaf), name, config, new, rows, ordinary, languages, rng)
+            leaf = table_of(name, np.asarray(leaf))
         elif name.endswith("languages/embedding"):
             leaf = _of_languages(np.asarray(leaf), languages)
         moved_leaves[name] = leaf
     return nested(moved_leaves)
-
-
-def _table(
-    old: np.ndarray,
-    name: str,
-    config: ModelConfig,
-    new: ModelConfig,
-    rows: Rows,
-    ordinary: np.ndarray,
-    languages: Any,
-    rng,
-) -> np.ndarray:
-    table = np.zeros((new.padded_vocab_size, *old.shape[1:]), np.float32)
-    known = np.flatnonzero(rows.source >= 0)
-    table[known] = old[rows.source[known]]
-    for row, ids in rows.parts.items():
-        table[row] = old[ids].mean(axis=0, dtype=np.float64)
-    drawn = np.setdiff1d(np.flatnonzero(rows.source < 0), [*rows.parts])
-    if drawn.size and rows.drawn == "random":
-        std = new.init_std or new.dim**-0.5
-        if name.endswith("bias"):
-            std = 0.0
-        table[drawn] = rng.normal(0, std, table[drawn].shape)
-    elif drawn.size:
-        # Special pieces are unlike all others and would pull the mean.
-        mean = old[ordinary].mean(axis=0, dtype=np.float64)
-        std = old[ordinary].std(axis=0, dtype=np.float64)
-        table[drawn] = rng.normal(mean, NOISE * std, table[drawn].shape)
-    if config.language_tokens:
-        old_pieces = config.vocab_size - config.language_tokens
-        old_languages = old[old_pieces : config.vocab_size]
-        new_pieces = len(rows.source)
-        table[new_pieces : new.vocab_size] = _of_languages(old_languages, languages)
-    return table
 
 
 def _of_languages(old: np.ndarray, languages: Sequence[int]) -> np.ndarray:

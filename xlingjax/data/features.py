@@ -9,12 +9,16 @@ compared as vectors, D numbers of a vector.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from xlingjax.errors import UserError
+
+Batch = dict[str, np.ndarray]
+Shapes = dict[str, tuple[int, ...]]
+"""Of a batch's fields, by name."""
 
 
 class Field(NamedTuple):
@@ -69,8 +73,8 @@ SPECIAL_IDS = 16
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
-def field_shape(
-    name: str,
+def batch_shapes(
+    names: Iterable[str],
     *,
     batch: int,
     length: int = 0,
@@ -79,9 +83,9 @@ def field_shape(
     placeholders: int = 0,
     pairs: int = 1,
     width: int = 0,
-) -> tuple[int, ...]:
-    """Shape of field `name`: B=batch, L=length, T=targets (None: L), M=slots, P=placeholders,
-    Q=pairs, D=width."""
+) -> Shapes:
+    """Shapes of fields, as a `BatchSource` publishes them: B=batch, L=length, T=targets (None: L),
+    M=slots, P=placeholders, Q=pairs, D=width."""
     if targets is None:
         targets = length
     sizes = {
@@ -95,12 +99,7 @@ def field_shape(
         "Q": pairs,
         "D": width,
     }
-    return tuple(sizes[letter] for letter in FIELDS[name].shape)
-
-
-def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...]]:
-    """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
-    return {name: field_shape(name, **sizes) for name in names}
+    return {name: tuple(sizes[letter] for letter in FIELDS[name].shape) for name in names}
 
 
 def pairs_of_row(length: int) -> int:
@@ -121,7 +120,7 @@ def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:
     return np.resize(ids, SPECIAL_IDS).astype(np.int32)
 
 
-def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
+def batch_hash(batch: Batch) -> str:
     """sha256 (hex) over sorted names, dtypes, shapes and bytes: equal iff the batches are equal."""
     digest = hashlib.sha256()
     for name in sorted(batch):

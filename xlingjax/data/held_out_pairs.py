@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from xlingjax.data.overlap import HeldOut
 from xlingjax.data.text.files import find_file, plain_name, read_lines
 from xlingjax.data.text.sources import find_pairs
@@ -35,13 +33,6 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.foreign)
-
-    def shuffled(self, seed: int) -> "Pairs":
-        """The same pairs in an order drawn from the seed."""
-        order = np.random.default_rng(seed).permutation(len(self))
-        foreign = tuple(self.foreign[i] for i in order)
-        english = tuple(self.english[i] for i in order)
-        return Pairs(self.language, foreign, english, pivot=self.pivot)
 
 
 def lines_of(path: str | Path) -> list[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlingjax.data.labelled.records import hashes_asked
-from xlingjax.data.store.tokenise import BlockText
+from xlingjax.data.store.tokenise import BlockText, Tokens, end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 MOST = 0.5  # of the held-out lines: as many are a mistake, and not what small corpora share
@@ -34,9 +33,6 @@ class HeldOut:
         """Sides in any order."""
         order = sorted(range(len(languages)), key=languages.__getitem__)
         return cls(file, tuple(languages[i] for i in order), tuple(tuple(lines[i]) for i in order))
-
-
-Keys = tuple[bytes, ...]  # of aligned lines: the tokens of each side
 
 
 def overlap_of_examples(
@@ -64,65 +60,65 @@ def overlap_of_texts(
     Of more than LINES lines a part is looked at.
     """
 
-    def key(line: str) -> bytes:
-        pieces = vocabulary.encode(line.strip())
-        return np.array([*pieces, vocabulary.eos_id], np.int32).tobytes() if pieces else b""
-
     # Several evaluators measure on the same pairs, some on the first of them alone.
     longest: dict[tuple[str, tuple[str, ...]], HeldOut] = {}
     for one in sorted(held, key=lambda one: len(one.lines[0])):
         longest[one.file, one.languages] = one
-    looked_for: list[tuple[HeldOut, str, tuple[str, ...], list[Keys]]] = []
+    parts: list[_Sought] = []
     for one in longest.values():
-        sides = [[*map(key, lines)] for lines in one.lines]
+        sides = [_tokens(lines, vocabulary) for lines in one.lines]
         if len(sides) > 1:
-            looked_for.append((one, "PARALLEL", one.languages, [*zip(*sides, strict=True)]))
+            parts.append(_Sought(one, "PARALLEL", one.languages, sides))
         for language, side in zip(one.languages, sides, strict=True):
-            looked_for.append((one, "MONO", (language,), [(of_line,) for of_line in side]))
-    wanted: dict[tuple[str, ...], set[Keys]] = {}
-    for _, _, languages, keys in looked_for:
-        wanted.setdefault(languages, set()).update(filter(all, keys))
+            parts.append(_Sought(one, "MONO", (language,), [side]))
+    sought = {part.languages for part in parts}
     # Of a pair with negatives the first two sides are the pair.
-    chosen = {text.key: text for text in texts if wanted.get(text.languages[:2])}
+    chosen = {text.key: text for text in texts if text.languages[:2] in sought}
     lines = sum(text.lines for text in chosen.values())
     every = math.ceil(lines / LINES)
     looked_at = 0
-    seen: dict[tuple[str, ...], set[Keys]] = {languages: set() for languages in wanted}
     for text in chosen.values():
-        languages = text.languages[:2]
-        of_keys = []
-        for keys in zip(*wanted[languages], strict=True):
-            tokens = [np.frombuffer(of_line, np.int32) for of_line in keys]
-            of_keys.append((np.array([*map(len, tokens)]), np.array([one[0] for one in tokens])))
-        marks = np.unique(_marks(of_keys))
+        of_text = [part for part in parts if part.languages == text.languages[:2]]
         for number in range(0, len(text.blocks), every):
             looked_at += text.blocks[number].lines
             sides = text.of_block(number).sides[:2]
-            starts = [np.cumsum(side.lengths) - side.lengths for side in sides]
-            # An empty line has no first token, and is looked for by none.
-            firsts = [
-                np.append(side.ids, 0)[start].astype(np.int64)
-                for side, start in zip(sides, starts, strict=True)
-            ]
-            lengths = [side.lengths.astype(np.int64) for side in sides]
-            found = np.isin(_marks(zip(lengths, firsts, strict=True)), marks)
-            for line in np.flatnonzero(found).tolist():
-                of_line = []
-                for side, start in zip(sides, starts, strict=True):
-                    ids = side.ids[start[line] : start[line] + side.lengths[line]]
-                    of_line.append(ids.astype(np.int32).tobytes())
-                seen[languages].add(tuple(of_line))
-    counts: Counter[tuple[str, tuple[str, ...], str, int]] = Counter()
-    for one, macro, languages, keys in looked_for:
+            marks = _marks(sides)
+            for part in of_text:
+                part.look_in(sides, marks)
+    seen: dict[tuple[str, tuple[str, ...], str], list[np.ndarray]] = {}
+    for part in parts:
         # Of pairs each side is a sentence.
-        total = len(keys) * (1 if macro == "PARALLEL" else len(one.lines))
-        counts[one.file, one.languages, macro, total] += sum(k in seen[languages] for k in keys)
-    share_seen = looked_at / max(lines, 1)
-    return [
-        (file, _message(macro, found, total, share_seen))
-        for (file, _, macro, total), found in counts.items()
-        if found
-    ]
+        key = part.one.file, part.one.languages, part.macro
+        seen.setdefault(key, []).append(part.seen)
+    found = []
+    for (file, _, macro), of_file in seen.items():
+        every_line = np.concatenate(of_file)
+        if count := int(every_line.sum()):
+            message = _message(macro, count, every_line.size, looked_at / max(lines, 1))
+            found.append((file, message))
+    return found
+
+
+class _Sought:
+    """Held-out lines of one language or pair, and which of them are `seen` in the text: bool
+    [lines]."""
+
+    def __init__(
+        self, one: HeldOut, macro: str, languages: tuple[str, ...], sides: Sequence[Tokens]
+    ):
+        self.one = one
+        self.macro = macro
+        self.languages = languages
+        self._marks = _marks(sides)
+        self._numbers = _numbers(sides)
+        self.seen = np.zeros(self._numbers.size, bool)
+
+    def look_in(self, sides: Sequence[Tokens], marks: np.ndarray) -> None:
+        """marks: of the lines of these sides."""
+        # Of few lines the number is made, which takes longer.
+        alike = np.isin(marks, self._marks)
+        found = _numbers([side.keep(alike) for side in sides])
+        self.seen |= np.isin(self._numbers, found[found > 0])
 
 
 def _message(macro: str, found: int, total: int, looked_at: float) -> str:
@@ -141,10 +137,27 @@ def _message(macro: str, found: int, total: int, looked_at: float) -> str:
     return f"{message}: {because}; take them out of {of}"
 
 
-def _marks(sides: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """int64 [lines]: equal of lines with equal lengths and first tokens on each side, given as
-    (tokens of each line, its first); of others few are."""
+def _tokens(lines: Sequence[str], vocabulary: Vocabulary) -> Tokens:
+    encoded = vocabulary.encode_lines([line.strip() for line in lines])
+    return end_sentences(*encoded, vocabulary.eos_id)
+
+
+def _numbers(sides: Sequence[Tokens]) -> np.ndarray:
+    """uint64 [lines]: of lines with the same tokens on each side the same; 0: a side is empty."""
+    numbers = np.stack([side.numbers() for side in sides])
+    of_all = np.uint64(0)
+    for of_side in numbers:
+        of_all = of_all * np.uint64(_PRIME) + of_side
+    return np.where(numbers.all(axis=0), of_all, np.uint64(0))
+
+
+def _marks(sides: Sequence[Tokens]) -> np.ndarray:
+    """int64 [lines]: equal of lines with equal lengths and first tokens on each side; of others few
+    are."""
     mark = np.int64(0)
-    for lengths, first in sides:
-        mark = (mark * _PRIME + lengths) * _PRIME + first
+    for side in sides:
+        starts = np.cumsum(side.lengths) - side.lengths
+        # An empty line has no first token.
+        first = np.append(side.ids, 0)[starts].astype(np.int64)
+        mark = (mark * _PRIME + side.lengths) * _PRIME + first
     return np.asarray(mark)

@@ -173,9 +173,9 @@ def _tokenised(
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
         sides = []
         for texts in zip(*chunk, strict=True):
-            ids, lengths = vocabulary.encode_lines(list(texts), 2)
-            ids, lengths = end_sentences(ids, lengths, vocabulary.eos_id)
-            sides.append(np.split(ids, np.cumsum(lengths)[:-1]))
+            encoded = vocabulary.encode_lines(list(texts), 2)
+            tokens = end_sentences(*encoded, vocabulary.eos_id)
+            sides.append(np.split(tokens.ids, np.cumsum(tokens.lengths)[:-1]))
         for texts, first, second in zip(chunk, *sides, strict=True):
             if len(first) and len(second):
                 yield texts, (first, second)

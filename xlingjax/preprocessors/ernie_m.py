@@ -156,12 +156,10 @@ class BtmlmFeatures(Preprocessor):
         # Of a second sentence, which is as long.
         return 2 * text
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         # As MLM's streams: XLM has no token of its own that opens a text.
         bos = vocabulary.bos_id != vocabulary.eos_id
-        return stream_rows(records, bases[0], self.text_length(length), bos=bos)
+        return stream_rows(records, self.text_length(length), bos=bos)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # Not in __post_init__: the languages are known once the corpus is open.

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlingjax.data.features import Batch
 from xlingjax.data.labelled.records import Example, Tagged
+from xlingjax.data.vocabulary.sentencepiece import Encoded
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.runtime.workers import default_processes
 
 PIECES = ("first", "all")  # which pieces of a word have its tag
 _MANY = 1024  # texts that are worth several threads
-Rows = dict[str, np.ndarray]
-Encoded = tuple[np.ndarray, np.ndarray]
-"""(ids of all texts, one behind the other; int64[N]: how many each has)."""
+Rows = Batch
 Places = list[tuple[int, float]]
 """(example, where in it the middle of a row stands: 0 its begin, 1 its end) of every row."""
 

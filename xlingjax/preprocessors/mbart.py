@@ -3,7 +3,6 @@ text, from which the decoder writes its masked words or, of a pair, the other si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
-from xlingjax.data.rows.targets import block_rows
+from xlingjax.data.rows.targets import block_rows, written
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids
@@ -37,16 +36,14 @@ class MaskedWordsFeatures(Preprocessor):
         """T."""
         return self.masking.slots(length) + 1
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return block_rows(records, bases[0], length)
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return block_rows(records, length)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         slots = self.masking.slots(length)
         mask = masker(self.masking, vocabulary, counts, slots, words_alone=True)
 
-        def words(masked: Batch, starts_BL: np.ndarray) -> Batch:
+        def words(masked: Batch) -> Batch:
             """The decoder's fields [B, M + 1] of the masked words and `</s>`."""
             count_B = np.count_nonzero(masked["masked_weights"], axis=1)
             column = np.arange(slots + 1)
@@ -56,23 +53,15 @@ class MaskedWordsFeatures(Preprocessor):
             used = column <= end_B1
             target_BT = np.pad(masked["masked_targets"], [(0, 0), (0, 1)])
             target_BT = np.where(column == end_B1, vocabulary.eos_id, target_BT)
-            read_BT = np.concatenate([starts_BL[:, :1], target_BT[:, :-1]], axis=1)
             # A row is of one text.
             language_B1 = masked["language_ids"][:, :1]
-            return {
-                "decoder_ids": np.where(used, read_BT, vocabulary.pad_id),
-                "decoder_position_ids": np.where(used, column, 0),
-                "decoder_language_ids": np.where(used, language_B1, 0),
-                "decoder_pack_ids": used.astype(np.int32),
-                "decoder_targets": np.where(used, target_BT, 0),
-                "decoder_weights": used.astype(np.float32),
-            }
+            start_B1 = start_ids(language_B1, vocabulary, self.language_tokens)
+            return written(target_BT, used, language_B1, start_B1, vocabulary.pad_id)
 
         def masked_words(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
-            starts_BL = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             source = {name: masked[name] for name in TOKEN_FIELDS[:4]}
-            return {**source, **words(masked, starts_BL)}
+            return {**source, **words(masked)}
 
         return masked_words
 

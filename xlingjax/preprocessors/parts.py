@@ -22,6 +22,7 @@ from xlingjax.data.store.tokenise import loaded, vocabulary_folder
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.beside import training_pairs
+from xlingjax.preprocessors.finetuning import Rows
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
@@ -115,13 +116,13 @@ class Part:
             sides = [found if self.origin in ("gold", "own") else learnable(found)]
         return {"records": records, "learnt": len(sides[0]), "unpaired": unpaired}, sides
 
-    def rows(self, learnt: Sides, vocabulary) -> dict[str, np.ndarray]:
+    def rows(self, learnt: Sides, vocabulary) -> Rows:
         """Arrays [N, length], paired [N, 2 * length], and [N], of no language."""
         how = vocabulary, self.reading, self.language
         if self.paired:
             return beside_rows(self.task, *learnt, *how, (0, 0))
         try:
-            return task_rows(self.task, *learnt, *how, 0)
+            return task_rows(self.task, *learnt, *how, 0)[0]
         except UserError as error:
             # Ids of questions may be numbers of rows, alike in every language.
             if self.task.kind != "span_qa":

@@ -2,17 +2,16 @@
 teacher gives to one of them."""
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.features import TOKEN_FIELDS, batch_shapes, pairs_of_row
+from xlingjax.data.features import TOKEN_FIELDS, Shapes, batch_shapes, pairs_of_row
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, PairPreprocessor, Rows
-from xlingjax.data.store.tokenise import Records, Tokens, tokenise
+from xlingjax.data.store.tokenise import Records, mixed, tokenise
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -85,32 +84,30 @@ class DistillationFeatures(SentencePairFeatures):
     name = "distillation"
     fields = (*TOKEN_FIELDS, "teacher_vectors")
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         known, _, _ = _teacher(self, vocabulary)
         # Before training: a pair that the teacher has not read may come after hours.
         full = np.all([side.lengths > 0 for side in records.sides], axis=0)
-        has = np.any([np.isin(text_numbers(side), known) for side in records.sides], axis=0)
+        has = np.any([np.isin(side.numbers(), known) for side in records.sides], axis=0)
         if (full & ~has).any():
             raise UserError(
                 f"distillation: {(full & ~has).sum():,} pairs of {records.name} have no side among"
                 f" the lines of {self.teacher_text}; give the text of the language that the teacher"
                 " reads whole, and its vectors"
             )
-        return super().rows(records, bases, length, vocabulary)
+        return super().rows(records, length, vocabulary)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         known, lines, vectors = _teacher(self, vocabulary)
         prefixed = super().map(vocabulary, counts, length)
 
         def with_vectors(batch: Batch, draws: Draws) -> Batch:
-            # As in `text_numbers`: all tokens behind the one that opens the side.
+            # As in `Tokens.numbers`: all tokens behind the one that opens the side.
             inside = (batch["pack_ids"] > 0) & (batch["position_ids"] > 0)
-            mixed = _mixed(batch["input_ids"], batch["position_ids"])
+            of_tokens = mixed(batch["input_ids"], batch["position_ids"])
             of_text = np.nonzero(inside)[0], batch["pack_ids"][inside] - 1, batch["sides"][inside]
             numbers = np.zeros((len(inside), self._pairs(length), 2), np.uint64)
-            np.add.at(numbers, of_text, mixed[inside])
+            np.add.at(numbers, of_text, of_tokens[inside])
             places = np.minimum(np.searchsorted(known, numbers), known.size - 1)
             # Of the two texts the one that the teacher has read.
             has = (known[places] == numbers) & (numbers > 0)
@@ -121,7 +118,7 @@ class DistillationFeatures(SentencePairFeatures):
 
         return with_vectors
 
-    def shapes(self, batch: int, length: int) -> dict[str, tuple[int, ...]]:
+    def shapes(self, batch: int, length: int) -> Shapes:
         path = Path(self.teacher_vectors)
         # A recipe is described where no file exists; what opens the rows names the one that lacks.
         width = read_npy(path, _REMEDY).shape[-1] if path.is_file() else 0
@@ -142,27 +139,6 @@ class DistillationFeatures(SentencePairFeatures):
 _REMEDY = "TEACHER_VECTORS is what `xlingjax encode TEACHER --input TEACHER_TEXT` writes"
 
 
-def _mixed(ids: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """uint64: a number of each token at its place (from 1) in its text; a text's is their sum."""
-    mixed = (ids.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= places.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
-    # splitmix64's last steps.
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
-
-
-def text_numbers(side: Tokens) -> np.ndarray:
-    """uint64 [lines]: a number of each text, by its ids; 0 of an empty line. Of 10^8 texts two
-    differing ones have the same number with a probability of 3e-4."""
-    ends = np.cumsum(side.lengths)
-    begins = np.repeat(ends - side.lengths, side.lengths)
-    places = 1 + np.arange(side.ids.size) - begins
-    # Sums that wrap around, by differences of the running sum.
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(side.ids, places))])
-    return sums[ends] - sums[ends - side.lengths]
-
-
 @functools.lru_cache(4)
 def _teacher(
     features: DistillationFeatures, vocabulary: Vocabulary
@@ -170,7 +146,7 @@ def _teacher(
     """(the numbers of the teacher's texts, in order; the line of each; the vectors of all lines).
     Raises UserError."""
     (tokens,) = tokenise([Text(Path(features.teacher_text), "")], vocabulary)
-    numbers = np.concatenate([text_numbers(shard) for shard in tokens])
+    numbers = np.concatenate([shard.numbers() for shard in tokens])
     vectors = read_npy(Path(features.teacher_vectors), _REMEDY)
     if vectors.ndim != 2 or len(vectors) != len(numbers):
         raise UserError(

@@ -11,6 +11,7 @@ import numpy as np
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import SPANS, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, stream_rows
+from xlingjax.data.rows.targets import written
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_numbers
@@ -67,10 +68,8 @@ class SpanCorruptionFeatures(Preprocessor):
         hidden, spans = self.hidden(self.columns(length))
         return hidden + spans + 1
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return stream_rows(records, bases[0], self.columns(length))
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return stream_rows(records, self.columns(length))
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         sentinels = np.array(sentinel_ids(vocabulary), np.int32)
@@ -100,16 +99,9 @@ class SpanCorruptionFeatures(Preprocessor):
             source = _side(sources, language_B1, length, vocabulary.pad_id)
             target = _side(texts, language_B1, targets, 0)
             used = target["pack_ids"] > 0
-            starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
-            target_BT = target.pop("input_ids")
-            read = np.concatenate([starts[:, :1], target_BT[:, :-1]], axis=1)
-            return {
-                **source,
-                "decoder_ids": np.where(used, read, vocabulary.pad_id),
-                **{f"decoder_{name}": x for name, x in target.items()},
-                "decoder_targets": target_BT,
-                "decoder_weights": used.astype(np.float32),
-            }
+            start_B1 = start_ids(language_B1, vocabulary, self.language_tokens)
+            given = language_B1, start_B1, vocabulary.pad_id
+            return {**source, **written(target["input_ids"], used, *given)}
 
         return with_spans
 

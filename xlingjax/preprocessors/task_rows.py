@@ -64,20 +64,9 @@ def task_rows(
     reading: Reading,
     language: str,
     language_id: int,
-) -> Rows:
-    """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
-    return _placed_rows(task, records, vocabulary, reading, language, language_id)[0]
-
-
-def _placed_rows(
-    task: Task,
-    records: Sequence[Any],
-    vocabulary,
-    reading: Reading,
-    language: str,
-    language_id: int,
 ) -> tuple[Rows, Places]:
-    """Rows, and what of which example each shows."""
+    """(arrays [N, length] and [N], the fields that the objective of the task's kind reads; what of
+    which example each row shows)."""
     length, reset = reading.length, reading.reset_positions
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(records, vocabulary, length, task.labels, language_id, reset)
@@ -123,8 +112,8 @@ def beside_rows(
     correspond."""
     require_parallel(task.full_name, records, beside, language, repr(task.trained_on))
     own_id, pivot_id = language_ids
-    own = _placed_rows(task, records, vocabulary, reading, language, own_id)
-    pivot = _placed_rows(task, beside, vocabulary, reading, task.trained_on, pivot_id)
+    own = task_rows(task, records, vocabulary, reading, language, own_id)
+    pivot = task_rows(task, beside, vocabulary, reading, task.trained_on, pivot_id)
     return side_by_side(*own, *pivot)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,12 +74,9 @@ class TranslationFeatures(Preprocessor):
             return True
         return f"{first}-{second}" in self.directions or f"{second}-{first}" in self.directions
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         return translation_rows(
             records,
-            bases,
             length,
             directions=self.directions,
             max_pieces=self.max_pieces,
@@ -126,14 +122,10 @@ class DenoisingFeatures(Preprocessor):
     def __post_init__(self):
         require_choice(self, ("sentences", "blocks"), "unit", f"{self.name}: ")
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         if self.unit == "blocks":
-            return block_rows(records, bases[0], length)
-        return sentence_rows(
-            records, bases[0], length, max_pieces=self.max_pieces, packing=self.packing
-        )
+            return block_rows(records, length)
+        return sentence_rows(records, length, max_pieces=self.max_pieces, packing=self.packing)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # Made once, when the map is: it lays out tables over the vocabulary.
@@ -176,10 +168,8 @@ class BackTranslationFeatures(Preprocessor):
     sides = 1
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=False)
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return sentence_rows(records, length, max_pieces=self.max_pieces, packing=False)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # Options are tuples, since they are hashed and go through JSON.

@@ -3,7 +3,6 @@ paraphrase classification, documents that change language between sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,12 +62,9 @@ class ClMlmFeatures(MaskedFeatures):
     def __post_init__(self):
         require_choice(self, PARITIES, "parity", "cl_mlm: ")
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         return switched_rows(
             records,
-            bases,
             length,
             parity=self.parity,
             truncate=self.truncate,
@@ -102,13 +98,11 @@ class ClpcFeatures(Preprocessor):
     def lacks(self) -> str:  # type: ignore[override]  # by an option
         return "" if self.mined else " beside a wrong partner (give more pairs, or NEGATIVES)"
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         how = {"max_pieces": self.max_pieces, "reset_positions": self.reset_positions}
         if self.mined:
-            return mined_rows(records, bases, length, **how)
-        return paraphrase_rows(records, bases, length, **how, negatives=self.negatives)
+            return mined_rows(records, length, **how)
+        return paraphrase_rows(records, length, **how, negatives=self.negatives)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@ for themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,7 +52,5 @@ class VecoTextFeatures(SideBySide):
     name = "veco_text"
     sides = 1
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return segment_rows(records, bases[0], length, packing=self.packing)
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return segment_rows(records, length, packing=self.packing)

@@ -3,7 +3,6 @@ decoder predicts it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,10 +66,8 @@ class XfnpFeatures(Preprocessor):
             )
         return targets
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return block_rows(records, bases[0], length, packing=self.packing)
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        return block_rows(records, length, packing=self.packing)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         show = replacer(self._masking(), vocabulary)

@@ -8,7 +8,7 @@ NumPy. Masking a batch at a time costs a few operations however many rows it has
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -281,12 +281,10 @@ class ClmFeatures(Preprocessor):
     sides = 1
     fields = TOKEN_FIELDS[:4]
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
-        return stream_rows(records, bases[0], length, bos=bos, documents=self.documents)
+        return stream_rows(records, length, bos=bos, documents=self.documents)
 
 
 @dataclass(frozen=True)
@@ -306,7 +304,7 @@ class MlmFeatures(MaskedFeatures):
 class TlmFeatures(MaskedFeatures, PairPreprocessor):
     """Masked pairs (XLM §3.4): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
 
-    The switches are those of `rows.pair_rows`.
+    The switches are those of `PairPreprocessor`.
     """
 
     masking: Masking = field(default_factory=Masking)

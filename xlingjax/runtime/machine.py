@@ -254,8 +254,6 @@ def all_agree(ok: bool) -> bool:
 
 def primary_says(decision: bool) -> bool:
     """What the first process has decided, in every process."""
-    if jax.process_count() == 1:
-        return decision
     return bool(multihost_utils.broadcast_one_to_all(np.array(decision)))
 
 
@@ -272,8 +270,7 @@ def of_processes(value: Any) -> list[Any]:
 
 
 def barrier(name: str) -> None:
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(name)
+    multihost_utils.sync_global_devices(name)
 
 
 def require_room(workdir: Path, needed_bytes: int) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlingjax.data.batches.loader import BLOCKS_TOGETHER, BatchOrder, FiniteOrder, Mix, RowOrder
+from xlingjax.data.batches.loader import BLOCKS_TOGETHER, BatchOrder, Mix, RowOrder, finite_order
 
 COUNTS = [7, 30, 12, 25, 18, 3, 40, 22, 9, 14]
 SIZE = sum(COUNTS)
@@ -80,10 +80,10 @@ def test_batches_read_each_text_in_its_order_by_the_shares(same_language):
 
 
 def test_a_finite_order_gives_every_text_its_epochs_and_fills_up():
-    order = FiniteOrder([5, 3], 4, same_language=True, epochs=2, seed=0, shuffle=False)
+    order = finite_order([5, 3], 4, same_language=True, epochs=2, seed=0, shuffle=False)
     rows = [order[step].tolist() for step in range(len(order))]
     assert rows == 2 * [[0, 1, 2, 3], [4, -1, -1, -1], [5, 6, 7, -1]]
-    order = FiniteOrder([5, 3], 4, same_language=False, epochs=2, seed=0, shuffle=True)
+    order = finite_order([5, 3], 4, same_language=False, epochs=2, seed=0, shuffle=True)
     for epoch in (0, 2):
         rows = np.concatenate([order[epoch], order[epoch + 1]])
         assert sorted(rows.tolist()) == list(range(8))

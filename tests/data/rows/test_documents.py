@@ -41,7 +41,7 @@ def test_documents_end_at_lines_blank_on_all_sides():
 
 
 def test_every_other_sentence_is_the_translation(aligned):
-    even = switched_rows(aligned, (1, 14), 16, parity="even", packing=False)
+    even = switched_rows(aligned, 16, parity="even", packing=False)
     got = examples(read(aligned, even, 16, range(even.count), bos=BOS))
     want = [
         ([BOS, 60, EOS, 12, EOS, 64, EOS], [1, 1, 1, 0, 0, 1, 1]),
@@ -50,12 +50,12 @@ def test_every_other_sentence_is_the_translation(aligned):
     assert sorted(got) == sorted(
         (tuple(ids), tuple(codes), tuple(range(len(ids))), (0,) * len(ids)) for ids, codes in want
     )
-    odd = switched_rows(aligned, (1, 14), 16, parity="odd", packing=False)
+    odd = switched_rows(aligned, 16, parity="odd", packing=False)
     assert {ids for ids, *_ in examples(read(aligned, odd, 16, range(odd.count), bos=BOS))} == {
         (BOS, 10, 11, EOS, 61, 62, 63, EOS, 13, 14, EOS),
         (BOS, 20, EOS, 72, EOS),
     }
-    coin = switched_rows(aligned, (1, 14), 16, parity="coin")
+    coin = switched_rows(aligned, 16, parity="coin")
     both = examples(read(aligned, coin, 16, range(coin.count), bos=BOS))
     halves = [examples(read(aligned, rows, 16, range(rows.count), bos=BOS)) for rows in (even, odd)]
     assert sorted(both) == sorted(halves[0] + halves[1])
@@ -86,7 +86,7 @@ def counted(rows):
 def test_rows_never_part_languages_from_tokens_and_hold_both(aligned, length, truncate):
     """Ids below 50 are the source's, whatever was cut where; sentences alternate inside an
     example."""
-    rows = switched_rows(aligned, (1, 14), length, parity="coin", truncate=truncate)
+    rows = switched_rows(aligned, length, parity="coin", truncate=truncate)
     got = read(aligned, rows, length, range(rows.count), bos=BOS)
     words = set()
     for ids, codes, positions, _ in examples(got):
@@ -110,7 +110,7 @@ def test_rows_never_part_languages_from_tokens_and_hold_both(aligned, length, tr
 def test_a_truncated_document_is_one_example_of_its_first_tokens(aligned):
     def ids(length, **given):
         given = {"truncate": True, "packing": False, **given}
-        rows = switched_rows(aligned, (1, 14), length, **given)
+        rows = switched_rows(aligned, length, **given)
         found = examples(read(aligned, rows, length, range(rows.count), bos=BOS))
         assert [positions for *_, positions, _ in found] == [
             tuple(range(len(one))) for one, *_ in found
@@ -137,31 +137,29 @@ def test_a_truncated_document_is_one_example_of_its_first_tokens(aligned):
     # Of the other parity the first two of these are.
     assert ids(4, parity="coin")[1] == (1, 5)
     # Its tokens in both languages, ends included.
-    rows = switched_rows(aligned, (1, 14), 4, parity="coin", truncate=True)
+    rows = switched_rows(aligned, 4, parity="coin", truncate=True)
     sizes = [len(first) + len(second) + 2 for first, second in WORDS]
     assert (rows.left_out.left_tokens, rows.left_out.tokens) == (sizes[2], sum(sizes))
 
 
 def test_a_document_that_goes_on_leaves_out_a_rest_of_one_language(aligned):
     """The third sentence of the first document would stand alone in a second row of one parity."""
-    odd = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False)
+    odd = switched_rows(aligned, 8, parity="odd", packing=False)
     got = {ids for ids, *_ in examples(read(aligned, odd, 8, range(odd.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS, 61, 62, 63, EOS), (BOS, 20, EOS, 72, EOS)}
     assert counted(odd) == (1, 5) and odd.sentences == 4
     # Read with the other parity, where the document is shorter.
-    coin = switched_rows(aligned, (1, 14), 8, parity="coin", packing=False)
+    coin = switched_rows(aligned, 8, parity="coin", packing=False)
     assert counted(coin) == (0, 5) and coin.count == 4
 
 
 def test_sentences_alone_are_examples_where_asked(aligned):
-    rows = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False, alone=True)
+    rows = switched_rows(aligned, 8, parity="odd", packing=False, alone=True)
     got = {ids for ids, *_ in examples(read(aligned, rows, 8, range(rows.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS, 61, 62, 63, EOS), (BOS, 13, 14, EOS), (BOS, 20, EOS, 72, EOS)}
     assert counted(rows) == (0, 5) and rows.sentences == 5
     # Of a truncated one what is behind the end is still left out.
-    rows = switched_rows(
-        aligned, (1, 14), 4, parity="odd", packing=False, truncate=True, alone=True
-    )
+    rows = switched_rows(aligned, 4, parity="odd", packing=False, truncate=True, alone=True)
     got = {ids for ids, *_ in examples(read(aligned, rows, 4, range(rows.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS), (BOS, 20, EOS, 72)}
     assert counted(rows) == (2, 5)
@@ -171,28 +169,28 @@ def test_sentences_alone_are_examples_where_asked(aligned):
 def test_documents_of_one_sentence_are_no_examples(truncate):
     long = Records(("de", "en"), (side(list(range(10, 30))), side(list(range(60, 80)))))
     short = Records(("de", "en"), (side([10], [], [11]), side([60], [], [61])))
-    for text, bases, lines in ((long, (1, 22), 1), (short, (1, 5), 2)):
-        rows = switched_rows(text, bases, 8, truncate=truncate)
+    for text, lines in ((long, 1), (short, 2)):
+        rows = switched_rows(text, 8, truncate=truncate)
         assert rows.count == 0 and counted(rows) == (lines, lines)
 
 
 def test_a_sentence_longer_than_a_row_is_cut():
     """Where another one stands beside it."""
     sides = (side([9], list(range(10, 30))), side([59], list(range(60, 80))))
-    rows = switched_rows(Records(("de", "en"), sides), (1, 24), 8, parity="odd", truncate=True)
+    rows = switched_rows(Records(("de", "en"), sides), 8, parity="odd", truncate=True)
     got = examples(read(Records(("de", "en"), sides), rows, 8, [0], bos=BOS))
     assert got == [((BOS, 9, EOS, *range(60, 65)), (0,) * 3 + (1,) * 5, tuple(range(8)), (0,) * 8)]
 
 
 def test_text_without_documents_of_both_sides_gives_no_rows():
     empty = Records(("de", "en"), (side([10], []), side([], [60])))
-    assert switched_rows(empty, (1, 3), 8).count == 0
-    assert segment_rows(Records(("de",), (side([], []),)), 1, 8).count == 0
+    assert switched_rows(empty, 8).count == 0
+    assert segment_rows(Records(("de",), (side([], []),)), 8).count == 0
 
 
 def test_segments_are_the_halves_of_documents():
     text = Records(("de",), (side([10, 11], [12], [13, 14, 15], [], [20], [], [30], [31]),))
-    rows = segment_rows(text, 1, 16, packing=False)
+    rows = segment_rows(text, 16, packing=False)
     got = read(text, rows, 16, range(rows.count), bos=BOS)
     # The document of one sentence has no second segment.
     assert sorted(examples(got)) == [
@@ -209,7 +207,7 @@ def test_segments_are_the_halves_of_documents():
 def test_long_documents_give_several_pairs_of_segments_and_short_ones_share_a_row():
     sentences = [[10 + i] * 3 for i in range(12)]
     text = Records(("de",), (side(*sentences),))
-    rows = segment_rows(text, 1, 16)
+    rows = segment_rows(text, 16)
     got = examples(read(text, rows, 16, range(rows.count), bos=BOS))
     assert len(got) == 4
     for ids, _, positions, sides in got:
@@ -220,7 +218,7 @@ def test_long_documents_give_several_pairs_of_segments_and_short_ones_share_a_ro
         assert positions.count(0) == 2
         assert max(first[1:]) + 1 == min(i for i in second if i >= 10)  # neighbours
     short = Records(("de",), (side([10], [11], [], [12], [13], [], [14], [15]),))
-    packed = segment_rows(short, 1, 16)
+    packed = segment_rows(short, 16)
     got = read(short, packed, 16, range(packed.count), bos=BOS)
     assert (
         packed.count == 2 and max(got["pack_ids"][0]) == 2 and got["input_ids"][0][12:] == [PAD] * 4
@@ -229,7 +227,7 @@ def test_long_documents_give_several_pairs_of_segments_and_short_ones_share_a_ro
 
 def test_overlong_sentences_are_cut_and_keep_their_neighbours():
     text = Records(("de",), (side(list(range(10, 40)), list(range(50, 60))),))
-    rows = segment_rows(text, 1, 16)
+    rows = segment_rows(text, 16)
     assert [ids for ids, *_ in examples(read(text, rows, 16, range(rows.count), bos=BOS))] == [
         (BOS, *range(10, 17), BOS, *range(50, 57))
     ]

@@ -1,6 +1,8 @@
 """Wrong partners: never a translation, others in every epoch and under every seed, the same again
 for the same."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,8 @@ def records(pairs):
 
 def read(text, rows, length, step, seed=0):
     """[(x, y, label, positions, sides)] of all rows in a batch; None: as they were planned."""
-    ids = np.concatenate([[EOS], *(of_side.ids for of_side in text.sides)]).astype(np.uint16)
-    reader = RowReader.of_arrays(ids, rows, (0, 1), length, pad_id=PAD, bos_id=BOS)
+    vocabulary = SimpleNamespace(pad_id=PAD, bos_id=BOS, eos_id=EOS)
+    reader = RowReader.of_records(text, rows, (0, 1), length, vocabulary)
     numbers = np.arange(rows.count)
     fields = reader(numbers, None if step is None else Draws(seed, step, rows.count))
     found = []
@@ -43,10 +45,6 @@ def read(text, rows, length, step, seed=0):
     return found
 
 
-def bases(text):
-    return (1, 1 + text.sides[0].ids.size)
-
-
 def distinct(count):
     return [([100 + i] * (1 + i % 4), [500 + i] * (1 + i % 5)) for i in range(count)]
 
@@ -56,7 +54,7 @@ def distinct(count):
 def test_partners_are_new_in_every_epoch_and_under_every_seed(negatives, reset):
     pairs = distinct(60)
     text = records(pairs)
-    rows = paraphrase_rows(text, bases(text), 16, negatives=negatives, reset_positions=reset)
+    rows = paraphrase_rows(text, 16, negatives=negatives, reset_positions=reset)
     right = {tuple(x): tuple(y) for x, y in pairs}
     drawn = {}
     for key in [(0, 0), (0, 1), (0, 2), (1 << 52, 0), (0, 0)]:
@@ -96,7 +94,7 @@ def test_no_partner_translates_the_sentence_anywhere():
     translated = {(tuple(x), tuple(y)) for x, y in pairs}
     translated |= {(y, x) for x, y in translated}
     text = records(pairs)
-    rows = paraphrase_rows(text, bases(text), 16)
+    rows = paraphrase_rows(text, 16)
     beside = set()
     for epoch in [None, *range(40)]:
         found = read(text, rows, 16, epoch)
@@ -123,7 +121,7 @@ def test_a_row_has_room_for_every_partner():
     pairs += [([200 + i] * 2, [600 + i] * 6) for i in range(9)]
     pairs += [([300 + i] * 6, [700 + i] * 2) for i in range(9)]
     text = records(pairs)
-    rows = paraphrase_rows(text, bases(text), 12)
+    rows = paraphrase_rows(text, 12)
     assert rows.count == 54
     # Each with its end.
     tokens = sum(len(x) + len(y) + 2 for x, y in pairs)
@@ -135,7 +133,7 @@ def test_a_row_has_room_for_every_partner():
 
 def test_where_draws_find_none_the_planned_partner_stays(monkeypatch):
     text = records(distinct(9))
-    rows = paraphrase_rows(text, bases(text), 16)
+    rows = paraphrase_rows(text, 16)
     planned = read(text, rows, 16, None)
     assert read(text, rows, 16, 3) != planned
     monkeypatch.setattr(Translations, "wrong", lambda self, x, y, length: np.zeros(x.size, bool))
@@ -145,7 +143,7 @@ def test_where_draws_find_none_the_planned_partner_stays(monkeypatch):
 def test_text_of_one_pair_or_of_equal_ones_has_no_rows():
     for pairs in ([([11], [51])], [([11], [51])] * 5, [([11], []), ([], [51])]):
         text = records(pairs)
-        rows = paraphrase_rows(text, bases(text), 16, negatives=2)
+        rows = paraphrase_rows(text, 16, negatives=2)
         whole = sum(bool(x and y) for x, y in pairs)
         assert rows.count == 0 and rows.passes == 4
         assert rows.left_out == LeftOut(whole, whole, 4 * whole, 4 * whole)
@@ -162,7 +160,7 @@ def test_that_no_pair_has_a_wrong_partner_is_said(tmp_path, vocabulary):
 def test_mined_partners_are_the_same_in_every_epoch():
     three = (side([11], [12], [13]), side([51], [52], [53]), side([52], [52], [51]))
     text = Records(("de", "en", "en"), three)
-    rows = mined_rows(text, (1, 7, 13), 16)
+    rows = mined_rows(text, 16)
     planned = read(text, rows, 16, None)
     # The second says what the translation says.
     assert [found[:3] for found in planned] == [

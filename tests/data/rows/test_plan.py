@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
-from xlingjax.data.rows.plan import first_fit, pair_rows, stream_rows
+from xlingjax.data.rows.plan import PairPreprocessor, first_fit, stream_rows
 from xlingjax.data.store.tokenise import Records
 
 
@@ -15,7 +15,7 @@ def text():
 
 def test_streams_concatenate_ended_sentences_and_keep_the_rest(text):
     stream = [10, 11, EOS, 12, EOS, 13, 14, 15, EOS, 16, EOS]
-    rows = stream_rows(text, 1, 4)
+    rows = stream_rows(text, 4)
     assert rows.count == 3 and rows.sizes == {"sentences": 4, "tokens": 11, "rows": 3}
     got = read(text, rows, 4, [2, 0, -1, 1], languages=(7,))
     assert got["input_ids"] == [[*stream[8:], PAD], stream[:4], [PAD] * 4, stream[4:8]]
@@ -26,7 +26,7 @@ def test_streams_concatenate_ended_sentences_and_keep_the_rest(text):
 
 
 def test_xlmr_streams_begin_every_chunk_with_bos_and_lose_no_token(text):
-    rows = stream_rows(text, 1, 4, bos=True)
+    rows = stream_rows(text, 4, bos=True)
     got = read(text, rows, 4, [0, 1, 2, 3], bos=BOS)
     assert got["input_ids"] == [
         [BOS, 10, 11, EOS], [BOS, 12, EOS, 13], [BOS, 14, 15, EOS], [BOS, 16, EOS, PAD],
@@ -35,13 +35,13 @@ def test_xlmr_streams_begin_every_chunk_with_bos_and_lose_no_token(text):
 
 def test_documents_of_a_row_are_packs_with_positions_of_their_own(text):
     """The same tokens; one document ends within a row, with and without a `<s>` before it."""
-    got = read(text, stream_rows(text, 1, 8, documents=True), 8, [0, 1])
-    assert got["input_ids"] == read(text, stream_rows(text, 1, 8), 8, [0, 1])["input_ids"]
+    got = read(text, stream_rows(text, 8, documents=True), 8, [0, 1])
+    assert got["input_ids"] == read(text, stream_rows(text, 8), 8, [0, 1])["input_ids"]
     assert got["pack_ids"] == [[1] * 3 + [2] * 5, [1] * 3 + [0] * 5]
     assert got["position_ids"] == [[0, 1, 2, 0, 1, 2, 3, 4], [0, 1, 2] + [0] * 5]
-    got = read(text, stream_rows(text, 1, 4, bos=True, documents=True), 4, [0, 1], bos=BOS)
+    got = read(text, stream_rows(text, 4, bos=True, documents=True), 4, [0, 1], bos=BOS)
     assert got["input_ids"] == [[BOS, 10, 11, EOS], [BOS, 12, EOS, 13]]
-    got = read(text, stream_rows(text, 1, 6, bos=True, documents=True), 6, [0, 1], bos=BOS)
+    got = read(text, stream_rows(text, 6, bos=True, documents=True), 6, [0, 1], bos=BOS)
     assert got["input_ids"] == [[BOS, 10, 11, EOS, 12, EOS], [BOS, 13, 14, 15, EOS, 16]]
     assert got["pack_ids"] == [[1, 1, 1, 1, 2, 2], [1] * 6]
 
@@ -65,10 +65,13 @@ def examples(fields, row):
     return found
 
 
+def pair_rows(pairs, length, both_orders=True, **options):
+    made = type("Pairs", (PairPreprocessor,), {"both_orders": both_orders, **options})
+    return made().rows(pairs, length, None)
+
+
 def test_pairs_have_four_separators_reset_positions_and_two_languages(pairs):
-    rows = pair_rows(
-        pairs, [1, 1 + pairs.sides[0].ids.size], 12, both_orders=False, packing=False, max_pieces=3
-    )
+    rows = pair_rows(pairs, 12, both_orders=False, packing=False, max_pieces=3)
     assert rows.count == rows.sentences == 3  # the blank and the four-piece side are gone
     got = read(pairs, rows, 12, [0, 1, 2], languages=(5, 3))
     found = {k: v for row in range(3) for k, v in examples(got, row).items()}
@@ -79,13 +82,12 @@ def test_pairs_have_four_separators_reset_positions_and_two_languages(pairs):
     assert long["language_ids"] == [5] * 5 + [3] * 3 and long["sides"] == [0] * 5 + [1] * 3
     # The y of a shorter x has the same positions: they do not depend on x.
     assert found[12]["position_ids"] == [0, 1, 2, 0, 1, 2, 3]
-    assert pair_rows(pairs, [1, 12], 7, both_orders=False).sentences == 2  # |x| + |y| + 4 <= 7
+    assert pair_rows(pairs, 7, both_orders=False).sentences == 2  # |x| + |y| + 4 <= 7
 
 
 def test_positions_run_on_when_not_reset(pairs):
     rows = pair_rows(
         pairs,
-        [1, 1 + pairs.sides[0].ids.size],
         10,
         both_orders=False,
         packing=False,
@@ -97,14 +99,14 @@ def test_positions_run_on_when_not_reset(pairs):
 
 
 def test_xlmr_pairs_begin_with_bos_only_once(pairs):
-    rows = pair_rows(pairs, [1, 1 + pairs.sides[0].ids.size], 10, both_orders=False, packing=False)
+    rows = pair_rows(pairs, 10, both_orders=False, packing=False)
     got = read(pairs, rows, 10, range(rows.count), bos=BOS)
     found = {k: v for row in range(rows.count) for k, v in examples(got, row).items()}
     assert found[13]["input_ids"] == [BOS, 13, 14, 15, EOS, EOS, 24, EOS]
 
 
 def test_packed_pairs_restart_and_keep_to_themselves(pairs):
-    rows = pair_rows(pairs, [1, 1 + pairs.sides[0].ids.size], 24, both_orders=False)
+    rows = pair_rows(pairs, 24, both_orders=False)
     got = read(pairs, rows, 24, range(rows.count))
     found = [examples(got, row) for row in range(rows.count)]
     assert sorted(k for row in found for k in row) == [10, 12, 13, 16] and rows.count == 2
@@ -125,7 +127,7 @@ def test_packed_pairs_restart_and_keep_to_themselves(pairs):
 
 
 def test_both_orders_give_each_pair_twice_with_its_languages(pairs):
-    rows = pair_rows(pairs, [1, 1 + pairs.sides[0].ids.size], 10, packing=False)
+    rows = pair_rows(pairs, 10, packing=False)
     assert rows.count == 8 and rows.sizes["rows"] == 4 and rows.sizes["sentences"] == 4
     got = read(pairs, rows, 10, range(8))
     found = {k: v for row in range(8) for k, v in examples(got, row).items()}
@@ -144,8 +146,7 @@ def test_both_orders_give_each_pair_twice_with_its_languages(pairs):
 
 
 def test_shuffled_pairs_keep_the_sentences_and_break_every_pair(pairs):
-    bases = [1, 1 + pairs.sides[0].ids.size]
-    rows = pair_rows(pairs, bases, 16, both_orders=False, packing=False, shuffled=True)
+    rows = pair_rows(pairs, 16, both_orders=False, packing=False, shuffled_pairs=True)
     got = read(pairs, rows, 16, range(rows.count))
     partner = {10: 20, 12: 22, 13: 24, 16: 25}
     assert rows.count == 4

@@ -115,7 +115,7 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
     ids, owners = pieces_of_words(
         sentence.words, "zh", vocabulary, True, "xglue" if unmarked else "kept"
     )
-    rows = task_rows(task, [sentence], vocabulary, reading, "zh", 0)
+    rows, _ = task_rows(task, [sentence], vocabulary, reading, "zh", 0)
     assert [piece for row in rows["input_ids"] for piece in row if piece not in (0, 1, 2)] == ids
     assert len(rows["input_ids"]) == 1
     firsts = [1.0 * (owners.index(word) == n) for n, word in enumerate(owners)]

@@ -72,7 +72,7 @@ def test_a_lost_row_keeps_its_place_and_is_not_learnt(folder):
             READING,
             "de",
             0,
-        )["input_ids"]
+        )[0]["input_ids"]
     }
     assert {row.tobytes() for row in made.next()["input_ids"]} == wanted
 

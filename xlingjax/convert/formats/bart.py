@@ -10,7 +10,7 @@ in the order of a run's languages (`ModelConfig.language_tokens`).
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from xlingjax.convert.formats.family import (
     SWITCH,
     Converted,
     Family,
+    Values,
     counted,
     projections,
     renamed,
@@ -28,7 +29,7 @@ from xlingjax.convert.formats.family import (
 )
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
-from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.model.config import ModelConfig
@@ -43,6 +44,7 @@ OUT = -1e9  # bias of rows that no text has: languages, spare rows; a search mus
 # fairseq's positions begin behind the index of padding, 1, and transformers kept its rows.
 OFFSET = 2
 
+_LIKE_BART = {"norm_eps": 1e-5, "position_offset": OFFSET, "head": "plain"}
 _EMBEDDINGS = {"positions": "embed_positions", "norm": "layernorm_embedding"}
 _LAYER = {
     **projections("attention", "self_attn.*_proj"),
@@ -68,18 +70,18 @@ class Bart(Family):
         )
     )
     settings = {
-        "layers": ("encoder_layers", None),
-        "decoder_layers": ("decoder_layers", None),
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
         "decoder_embeddings": (
             "tie_word_embeddings",
             True,
             {True: "shared_tokens", False: "separate"},
         ),
-        "dim": ("d_model", None),
+        "dim": "d_model",
         "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
         "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
-        "vocab_size": ("vocab_size", None),
-        "max_positions": ("max_position_embeddings", None),
+        "vocab_size": "vocab_size",
+        "max_positions": "max_position_embeddings",
         "embedding_scale": ("scale_embedding", False, SWITCH),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.0),
@@ -91,6 +93,7 @@ class Bart(Family):
         "static_position_embeddings": False,
     }
     computed = {"streams": 0, "segments": None}
+    bare = "BartModel"
     body = "model."
     beside = ("lm_head.", BIAS)
     tied = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
@@ -108,24 +111,14 @@ class Bart(Family):
     has_bias = True
     """Of the head, as a buffer."""
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+    def tell(self, fields: Fields, ours: Values) -> None:
         pre = fields.values["model_type"] == "mbart"
-        fields.architecture(self.architectures, "BartModel")
         # Older files say in fields of their own what the class computes in any case.
         for field in ("normalize_before", "add_final_layer_norm"):
             fields.only(field, pre)
         fields.only("normalize_embedding", True)
-        config = self._config(name, pre, self.read_settings(fields))
-        return config.replace(max_positions=config.max_positions + OFFSET)
-
-    def _config(self, name: str, pre: bool, settings: dict[str, Any]) -> ModelConfig:
-        return ModelConfig(
-            name=name,
-            norm_eps=1e-5,
-            classifier="xlmr",
-            **{"position_offset": OFFSET, "norm_order": "pre" if pre else "post", "head": "plain"}
-            | settings,
-        )
+        ours |= _LIKE_BART | {"norm_order": "pre" if pre else "post"}
+        ours["max_positions"] += OFFSET
 
     def names_of(self, config: ModelConfig) -> dict[str, str]:
         names = dict(self.modules)
@@ -166,7 +159,7 @@ class Bart(Family):
         head = "head='transform'" if config.head == "transform" else ""
         return ", ".join(filter(None, [super().unfit(config), head]))
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         """Positions from row 2 on, a bias of the head in any case, and of tables that are not tied
         the decoder's by its other names."""
         for side in ("encoder", "decoder"):
@@ -183,9 +176,7 @@ class Bart(Family):
             # The class wants it, and reads nothing of it.
             theirs[WORDS] = words_VD.copy()
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         kind = {"post": "Bart", "pre": "MBart"}[config.norm_order]
         return {
             "architectures": [f"{kind}ForConditionalGeneration"],
@@ -201,6 +192,7 @@ class M2M100(Bart):
 
     types = ("m2m_100",)
     architectures = dict.fromkeys(("M2M100Model", "M2M100ForConditionalGeneration"))
+    bare = "M2M100Model"
     settings = {**Bart.settings, "embedding_scale": ("scale_embedding", True, SWITCH)}
     fixed = {"activation_function": "relu", "is_encoder_decoder": True}
     has_bias = False
@@ -214,28 +206,26 @@ class M2M100(Bart):
         "head": "plain",
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        fields.architecture(self.architectures, "M2M100Model")
-        config = self._config(name, True, {**self.computed, **self.read_settings(fields)})
-        return config.replace(max_positions=config.max_positions + OFFSET)
+    def tell(self, fields: Fields, ours: Values) -> None:
+        ours |= _LIKE_BART
+        ours["max_positions"] += OFFSET
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         return {"activation_dropout": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}
 
 
 class FairseqBart(Bart):
     """`words` and `positions` are those of its tables."""
 
+    architectures = {}
     settings = {
-        "layers": ("encoder_layers", None),
-        "decoder_layers": ("decoder_layers", None),
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
         "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
         "dim": (("encoder_embed_dim", "decoder_embed_dim"), None),
         "ffn": (("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), None),
-        "vocab_size": ("words", None),
-        "max_positions": ("positions", None),
+        "vocab_size": "words",
+        "max_positions": "positions",
         # fairseq multiplies embeddings by the root of their width unless it is told not to.
         "embedding_scale": ("no_scale_embedding", False, {True: False, False: True}),
         "dropout": ("dropout", 0.1),
@@ -252,13 +242,11 @@ class FairseqBart(Bart):
     positions = "model.encoder.embed_positions.weight"
     tied = {**Bart.tied, "model.decoder.output_projection.weight": WORDS}
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+    def tell(self, fields: Fields, ours: Values) -> None:
         pre = fields.one_of("encoder_normalize_before", SWITCH, False)
         fields.only("decoder_normalize_before", pre)
-        settings = self.read_settings(fields)
-        return self._config(
-            name, pre, settings | {"decoder_embeddings": "shared_tokens", "init_std": 0.02}
-        )
+        ours |= _LIKE_BART | {"norm_order": "pre" if pre else "post"}
+        ours |= {"decoder_embeddings": "shared_tokens", "init_std": 0.02}
 
     def usual(self, tensors: Tensors) -> Tensors:
         return renamed(split(tensors, IN_PROJ), lambda name: self.body + name, self.tied)

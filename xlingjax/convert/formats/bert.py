@@ -2,15 +2,11 @@
 pooler and the head of next-sentence prediction have no counterpart here, segments only where a head
 reads pairs."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from xlingjax.convert.formats.family import TAGS_AND_SPANS, Modules, moved, projections
+from xlingjax.convert.formats.family import TAGS_AND_SPANS, Modules, Values, moved, projections
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
 _RENAMED, _TO_DEBERTA = ("roberta.", "bert."), ("bert.", "deberta.")
@@ -49,14 +45,13 @@ class Bert(XlmRoberta):
         **TAGS_AND_SPANS,
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        config = super().config_of(fields, name)
+    def tell(self, fields: Fields, ours: Values) -> None:
+        super().tell(fields, ours)
         # A single text is of segment 0 throughout, which is folded into the positions.
         segments = fields.count("type_vocab_size", 2)
-        reads_pairs = config.num_labels and config.classifier in ("xlmr", "spans")
+        reads_pairs = ours["num_labels"] and ours["classifier"] in ("xlmr", "spans")
         if reads_pairs and segments > 1:
-            config = config.replace(segments=segments)
-        return config
+            ours["segments"] = segments
 
     def offset_of(self, fields: Fields) -> int:
         return 0
@@ -87,11 +82,11 @@ class DistilBert(XlmRoberta):
     }
     bare = "DistilBertModel"
     settings = {
-        "layers": ("n_layers", None),
-        "dim": ("dim", None),
-        "heads": ("n_heads", None),
-        "ffn": ("hidden_dim", None),
-        "vocab_size": ("vocab_size", None),
+        "layers": "n_layers",
+        "dim": "dim",
+        "heads": "n_heads",
+        "ffn": "hidden_dim",
+        "vocab_size": "vocab_size",
         "max_positions": ("max_position_embeddings", 512),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),
@@ -130,15 +125,13 @@ class DistilBert(XlmRoberta):
     }
     offset_of, rows_before = Bert.offset_of, Bert.rows_before
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        config = super().config_of(fields, name)
-        if field := _DROPOUT.get(self.kind_of(config)):
-            config = config.replace(classifier_dropout=fields.rate(field, 0.1))
-        return config
+    def tell(self, fields: Fields, ours: Values) -> None:
+        super().tell(fields, ours)
+        field = _DROPOUT.get(ours["classifier"])
+        if field and ours["num_labels"]:
+            ours["classifier_dropout"] = fields.rate(field, 0.1)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         field, rate = _DROPOUT.get(self.kind_of(config)), config.classifier_dropout
         return {field: rate} if field and rate is not None else {}
 
@@ -155,7 +148,7 @@ class DebertaV2(Bert):
     settings = {
         **XlmRoberta.settings,
         "norm_eps": ("layer_norm_eps", 1e-7),
-        "relative_buckets": ("position_buckets", None),
+        "relative_buckets": "position_buckets",
     }
     fixed = {
         "hidden_act": "gelu",
@@ -188,21 +181,18 @@ class DebertaV2(Bert):
         **TAGS_AND_SPANS,
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+    def tell(self, fields: Fields, ours: Values) -> None:
         kinds = fields.values.get("pos_att_type") or ()
         kinds = sorted(kinds.split("|") if isinstance(kinds, str) else kinds)
         Fields(fields.path, {"pos_att_type": "|".join(kinds)}).only("pos_att_type", "c2p|p2c")
-        config = XlmRoberta.config_of(self, fields, name)
+        XlmRoberta.tell(self, fields, ours)
         most = fields.values.get("max_relative_positions", -1)
-        longest = most if most > 0 else config.max_positions
-        config = config.replace(positions="disentangled", relative_max_distance=longest)
-        if self.kind_of(config) == "gelu" and fields.values.get("cls_dropout") is not None:
-            config = config.replace(classifier_dropout=fields.rate("cls_dropout", 0.1))
-        return config
+        ours["relative_max_distance"] = most if most > 0 else ours["max_positions"]
+        is_pairs = ours["num_labels"] and ours["classifier"] == "gelu"
+        if is_pairs and fields.values.get("cls_dropout") is not None:
+            ours["classifier_dropout"] = fields.rate("cls_dropout", 0.1)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         return {
             "pos_att_type": ["p2c", "c2p"],
             "max_relative_positions": config.relative_max_distance,

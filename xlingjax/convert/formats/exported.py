@@ -20,7 +20,7 @@ from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
 from xlingjax.convert.formats.t5 import MT5, UMT5
-from xlingjax.convert.formats.tensors import safetensors
+from xlingjax.convert.formats.tensors import Arrays, safetensors
 from xlingjax.convert.formats.xlm import XLM
 from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -41,8 +41,8 @@ _BIAS = "head/bias"
 @dataclasses.dataclass(frozen=True)
 class Exported:
     described: dict[str, Any]  # config.json
-    tensors: dict[str, np.ndarray]  # model.safetensors: {their name: float32 array}
-    beside: dict[str, np.ndarray]  # xlingjax.safetensors: {our name: float32 array}; or {}
+    tensors: Arrays  # model.safetensors: {their name: float32 array}
+    beside: Arrays  # xlingjax.safetensors: {our name: float32 array}; or {}
     description: dict[str, Any]  # xlingjax.json
 
     @property
@@ -141,7 +141,7 @@ def in_language(
     return config.replace(num_languages=0), nested(flat)
 
 
-def _move_into_positions(flat: dict[str, np.ndarray], tables: str, row: int) -> None:
+def _move_into_positions(flat: Arrays, tables: str, row: int) -> None:
     # Both are added to every token, so one row for all of them can move into the positions.
     positions = f"{tables}positions/embedding"
     flat[positions] = flat[positions] + flat.pop(f"{tables}{_LANGUAGES}")[row]

@@ -14,7 +14,7 @@ import numpy as np
 from xlingjax.convert.formats import seq2seq_form
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Differing, places, to_ours
-from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
@@ -22,7 +22,9 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
 Modules = Mapping[str, str]
-Settings = Mapping[str, tuple]
+Settings = Mapping[str, str | tuple]
+Values = dict[str, Any]
+"""Of settings, ours or theirs, by name."""
 ORDINARY = {
     name: ModelConfig.__dataclass_fields__[name].default
     for name in (
@@ -33,12 +35,12 @@ ORDINARY = {
 }
 """What the layers of most families compute."""
 SHAPE = {
-    "layers": ("num_hidden_layers", None),
-    "dim": ("hidden_size", None),
-    "heads": ("num_attention_heads", None),
-    "ffn": ("intermediate_size", None),
-    "vocab_size": ("vocab_size", None),
-    "max_positions": ("max_position_embeddings", None),
+    "layers": "num_hidden_layers",
+    "dim": "hidden_size",
+    "heads": "num_attention_heads",
+    "ffn": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "max_positions": "max_position_embeddings",
     "init_std": ("initializer_range", 0.02),
 }
 """Of `Family.settings`, as most files name them."""
@@ -59,9 +61,11 @@ class Family:
     """{class: its classifier}. The last without one, which has the vocabulary head, is written."""
     bare = ""
     """The class that is meant where config.json names none."""
+    classifier = "xlmr"
+    """The one that a model without a classifier may get."""
 
     settings: ClassVar[Settings] = {}
-    """{our setting: (theirs, default)}: a count, or a rate where the default is a float; with two
+    """{our setting: theirs}, a count; or (theirs, default), a rate where that is a float; with two
     of theirs, both have it; with a third, {their value: ours}, one of these."""
     fixed: ClassVar[Mapping[str, Any]] = {}
     """{their setting: the only value that is computed here}, meant where none is named."""
@@ -69,7 +73,13 @@ class Family:
     """{our setting: the only value that their classes compute}; of `ORDINARY` those that are not
     named, and in no other table, have the value there."""
     free: tuple[str, ...] = ()
-    """Settings of `ORDINARY` whose value the tensors tell, or `config_of`."""
+    """Settings of `ORDINARY` whose value the tensors tell, or `tell`."""
+    ids: ClassVar[Mapping[str, str]] = {
+        "pad_token_id": "pad_id",
+        "bos_token_id": "bos_id",
+        "eos_token_id": "eos_id",
+    }
+    """{their setting: the vocabulary's}."""
 
     body = ""
     """How the names of tensors begin that a bare model has without it."""
@@ -94,14 +104,28 @@ class Family:
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
-        raise UserError(f"{name}: a model of this family is written, and not read")
+        # Files of fairseq have no architectures.
+        kind = fields.architecture(self.architectures, self.bare) if self.architectures else None
+        ours = {
+            **self.computed,
+            "classifier": kind or self.classifier,
+            "num_labels": self.labels_of(fields, kind),
+            **self.read_settings(fields),
+        }
+        self.tell(fields, ours)
+        return ModelConfig(name=name, **ours)
 
-    def read_settings(self, fields: Fields) -> dict[str, Any]:
+    def tell(self, fields: Fields, ours: Values) -> None:
+        """Add to `ours` the settings that config.json tells otherwise than `settings` says. Raises
+        UserError as `config_of` does."""
+
+    def read_settings(self, fields: Fields) -> Values:
         """The values of `settings`. Raises UserError for another value of one of `fixed`."""
         for theirs, value in self.fixed.items():
             fields.only(theirs, value)
-        values: dict[str, Any] = {}
-        for ours, (theirs, default, *meaning) in self.settings.items():
+        values: Values = {}
+        for ours, setting in self.settings.items():
+            theirs, default, *meaning = _whole(setting)
             if meaning:
                 values[ours] = fields.one_of(theirs, meaning[0], default)
             elif isinstance(theirs, tuple):
@@ -180,7 +204,7 @@ class Family:
             if not f"{theirs}.".startswith(self.head or " ")
         }
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         """Adds what theirs has besides: segments of zeros, and rows before the first position."""
         if self.segments:
             theirs.setdefault(self.segments, np.zeros((self.segment_rows, config.dim), np.float32))
@@ -199,15 +223,16 @@ class Family:
         vocabulary: Vocabulary,
         labels: Sequence[str] = (),
         languages: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> Values:
         """Their config.json. labels: names of the classes, in order; languages: the codes, index =
         id, for classes that embed them."""
-        fields: dict[str, Any] = {
+        fields: Values = {
             "architectures": [self.architecture(config)],
             "model_type": self.types[0],
             **self.fixed,
         }
-        for ours, (theirs, default, *meaning) in self.settings.items():
+        for ours, setting in self.settings.items():
+            theirs, default, *meaning = _whole(setting)
             value = getattr(config, ours)
             if meaning:
                 value = {known: name for name, known in meaning[0].items()}[value]
@@ -219,23 +244,23 @@ class Family:
         fields |= {
             "vocab_size": config.true_rows,
             "max_position_embeddings": config.max_positions - config.position_offset + rows,
-            "pad_token_id": vocabulary.pad_id,
-            "bos_token_id": vocabulary.bos_id,
-            "eos_token_id": vocabulary.eos_id,
             "dtype": "float32",
         }
+        fields |= {name: getattr(vocabulary, ours) for name, ours in self.ids.items()}
         if self.kind_of(config) not in (None, "spans"):
             if len(labels) != config.num_labels:
                 labels = [f"LABEL_{i}" for i in range(config.num_labels)]
             fields["id2label"] = {str(i): name for i, name in enumerate(labels)}
             fields["label2id"] = {name: i for i, name in enumerate(labels)}
-        return fields | self.more_fields(config, vocabulary, languages)
+        return fields | self.more_fields(config)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         """Of config.json, beside what the tables above say."""
         return {}
+
+
+def _whole(setting: str | tuple) -> tuple:
+    return setting if isinstance(setting, tuple) else (setting, None)
 
 
 def differing(config: ModelConfig, **fixed: Any) -> str:
@@ -424,7 +449,7 @@ def folded(tensors: Tensors, positions: str, segments: str, pairs: bool) -> Tens
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
-def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:
+def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> Arrays:
     # A fixed seed, so that every import of a model gives the same parameters.
     rng = np.random.default_rng(0)
     std = config.init_std or config.dim**-0.5

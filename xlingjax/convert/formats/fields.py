@@ -19,12 +19,12 @@ class Fields:
             self.values = values
             return
         try:
-            self.values = parsed_json(path.read_text(encoding="utf-8"))
+            self.values = parsed_json(path.read_bytes())
         except OSError as error:
             raise UserError(
                 f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model"
             ) from None
-        except (ValueError, RecursionError):
+        except ValueError:
             raise UserError(f"{path} is no JSON; fetch it again") from None
         if not isinstance(self.values, dict):
             raise UserError(f"{path} is no JSON object; fetch it again")

@@ -142,7 +142,7 @@ def description(folder: Path) -> tuple[ModelConfig, tuple[str, ...], tuple[str, 
     if not path.is_file():
         return None
     try:
-        described = parsed_json(path.read_text(encoding="utf-8"))
+        described = parsed_json(path.read_bytes())
         languages = tuple(map(str, described["languages"]))
         labels = tuple(map(str, described["labels"]))
         has_head = bool(described["vocabulary_head"])

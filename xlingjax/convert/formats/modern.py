@@ -1,22 +1,21 @@
 """Encoders with rotary positions: ModernBERT (also mmBERT and Ettin), EuroBERT, GTE."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
 from xlingjax.convert.formats.family import (
     SHAPE,
     SWITCH,
-    TAGS_AND_SPANS,
     Family,
+    Values,
     projections,
     split,
 )
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
-from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
@@ -34,7 +33,7 @@ class Rotary(Family):
     def usual(self, tensors: Tensors) -> Tensors:
         return split(super().usual(tensors), self.fused)
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         for name in list(theirs):
             *above, module, part = name.split(".")
             for whole, modules in self.fused.items():
@@ -60,7 +59,7 @@ class Rotary(Family):
         return {"rotary_theta": theta, "rotary_scale": factor ** (2 / size)}
 
 
-def rope(theta: float, scale: float = 1.0) -> dict[str, Any]:
+def rope(theta: float, scale: float = 1.0) -> Values:
     """Their table of a layer's positions."""
     if scale == 1.0:
         return {"rope_type": "default", "rope_theta": theta}
@@ -136,27 +135,24 @@ class ModernBert(Rotary):
         },
     )
     same_class = {"mean": "xlm"}
+    classifier = "xlm"
+    ids = {**Family.ids, "cls_token_id": "bos_id", "sep_token_id": "eos_id"}
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        kind = fields.architecture(self.architectures, self.bare)
+    def tell(self, fields: Fields, ours: Values) -> None:
         pooling = fields.one_of("classifier_pooling", {"cls": "xlm", "mean": "mean"}, "cls")
-        settings = self.read_settings(fields)
-        every = self._global_every(fields, settings["layers"])
+        if ours["classifier"] == self.classifier:
+            ours["classifier"] = pooling
+        every = self._global_every(fields, ours["layers"])
         theta = self._theta_of(fields, _GLOBAL, "global_rope_theta", 160_000.0)
         # In older files null is that of the others.
         local_theta = self._theta_of(fields, _LOCAL, "local_rope_theta", 10_000.0)
-        return ModelConfig(
-            name=name,
-            rotary_theta=theta,
-            local_theta=local_theta or theta,
-            window=fields.count("local_attention", 128) if every > 1 else 0,
-            global_every=every,
-            classifier=kind if kind in TAGS_AND_SPANS else pooling,
-            num_labels=self.labels_of(fields, kind),
-            classifier_dropout=fields.rate("classifier_dropout", 0.0),
-            **self.computed,
-            **settings,
-        )
+        ours |= {
+            "rotary_theta": theta,
+            "local_theta": local_theta or theta,
+            "window": fields.count("local_attention", 128) if every > 1 else 0,
+            "global_every": every,
+            "classifier_dropout": fields.rate("classifier_dropout", 0.0),
+        }
 
     def _theta_of(self, fields: Fields, kind: str, older: str, default: float) -> float:
         tables = fields.values.get(_ROPE)
@@ -181,9 +177,7 @@ class ModernBert(Rotary):
     def modules_without_head(self) -> dict[str, str]:
         return {ours: name for ours, name in self.modules.items() if not ours.startswith("head")}
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         every = config.global_every if config.window else 1
         local_theta = config.local_theta or config.rotary_theta
         return {
@@ -196,8 +190,6 @@ class ModernBert(Rotary):
             "local_rope_theta": local_theta,
             "classifier_pooling": "mean" if config.classifier == "mean" else "cls",
             "classifier_dropout": config.classifier_dropout or 0.0,
-            "cls_token_id": vocabulary.bos_id,
-            "sep_token_id": vocabulary.eos_id,
         }
 
 
@@ -261,40 +253,31 @@ class EuroBert(Rotary):
         ),
     }
     same_class = {"gelu": "late"}
+    classifier = "tagging"
+    ids = {**Family.ids, "mask_token_id": "mask_id"}
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        kind = fields.architecture(self.architectures, self.bare)
-        if kind == "late":
-            kind = fields.one_of("classifier_pooling", {"late": "late", "bos": "gelu"}, "late")
-        settings = self.read_settings(fields)
-        size = settings["dim"] // settings["heads"]
+    def tell(self, fields: Fields, ours: Values) -> None:
+        if ours["classifier"] == "late":
+            poolings = {"late": "late", "bos": "gelu"}
+            ours["classifier"] = fields.one_of("classifier_pooling", poolings, "late")
+        size = ours["dim"] // ours["heads"]
         fields.only("head_dim", size)
         # A class without a head has no table of its own for one.
         if fields.values.get("architectures") != ["EuroBertForMaskedLM"]:
-            settings["tied"] = True
-        return ModelConfig(
-            name=name,
-            kv_heads=fields.count("num_key_value_heads", settings["heads"]),
-            classifier=kind or "tagging",
-            num_labels=self.labels_of(fields, kind),
-            dropout=0.0,
-            **self.turns(fields, size),
-            **self.computed,
-            **settings,
-        )
+            ours["tied"] = True
+        ours["kv_heads"] = fields.count("num_key_value_heads", ours["heads"])
+        ours["dropout"] = 0.0
+        ours |= self.turns(fields, size)
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
         return config, self.within(tensors, tied)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         return {
             "num_key_value_heads": config.kv_heads or config.heads,
             "head_dim": config.head_dim,
             "classifier_pooling": "bos" if config.classifier == "gelu" else "late",
-            "mask_token_id": vocabulary.mask_id,
             _ROPE: rope(config.rotary_theta, config.rotary_scale),
             "rope_theta": config.rotary_theta,
         }
@@ -356,21 +339,10 @@ class Gte(Rotary):
         "tagging": {"classifier/out": "classifier"},
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        kind = fields.architecture(self.architectures, self.bare)
-        settings = self.read_settings(fields)
-        return ModelConfig(
-            name=name,
-            classifier=kind or "xlmr",
-            num_labels=self.labels_of(fields, kind),
-            **self.turns(fields, settings["dim"] // settings["heads"]),
-            **self.computed,
-            **settings,
-        )
+    def tell(self, fields: Fields, ours: Values) -> None:
+        ours |= self.turns(fields, ours["dim"] // ours["heads"])
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         return {_ROPE: rope(config.rotary_theta, config.rotary_scale)}
 
 

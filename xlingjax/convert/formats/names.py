@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
@@ -52,7 +52,7 @@ class Place:
             part[...] = (tensor.T if self.transposed else tensor).reshape(part.shape)
         return value
 
-    def to_theirs(self, value: np.ndarray) -> dict[str, np.ndarray]:
+    def to_theirs(self, value: np.ndarray) -> Arrays:
         tensors = {}
         layers = value[self.first :] if self.layers else [value[: self.rows]]
         for name, layer in zip(self.theirs, layers, strict=True):
@@ -104,9 +104,7 @@ def places(
     return table, without
 
 
-def to_ours(
-    table: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()
-) -> dict[str, np.ndarray]:
+def to_ours(table: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()) -> Arrays:
     """{our path: float32 array}.
 
     known: names of theirs that are read elsewhere or carry nothing. Raises `Differing` for what is
@@ -149,7 +147,7 @@ def _size(shape: tuple[int, ...] | None) -> str:
     return "none" if shape is None else " x ".join(map(str, shape)) or "a number"
 
 
-def to_theirs(table: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
+def to_theirs(table: Sequence[Place], params: Any) -> Arrays:
     """{their name: float32 array}."""
     flat = flattened(params)
     tensors = {}

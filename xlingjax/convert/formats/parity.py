@@ -12,6 +12,7 @@ from xlingjax.convert.formats.family import WRAPPERS
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.modern import GTE
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
+from xlingjax.convert.formats.tensors import Arrays
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -179,7 +180,7 @@ def opened(folder: Path, transformers: Any, kind: str, config: Any = None) -> tu
 
 def _batch(
     rows: list[list[int]], start: int, config: ModelConfig, vocabulary: Vocabulary, kind: str
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """[`_ROWS`, their longest] of the rows from `start` on; of a decoder also `decoder_*`."""
     length = max(map(len, rows))
     number = start // _ROWS
@@ -200,9 +201,7 @@ def _batch(
     return batch
 
 
-def _theirs(
-    theirs: Any, batch: dict[str, np.ndarray], config: ModelConfig, kind: str
-) -> np.ndarray:
+def _theirs(theirs: Any, batch: Arrays, config: ModelConfig, kind: str) -> np.ndarray:
     """What is compared of their model, as `_ours` of ours: [B, L, ...] or [B, C]."""
     import torch
 

@@ -1,15 +1,10 @@
 """Hugging Face ProphetNet and XLM-ProphetNet (XGLUE's Unicoder with xFNP): an encoder and an
 n-stream decoder with one table of words. Positions begin at the row after that of padding."""
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-
-from xlingjax.convert.formats.family import Family, counted
+from xlingjax.convert.formats.family import Family, Values, counted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.convert.formats.tensors import Arrays
 from xlingjax.model.config import ModelConfig
 
 CROSS_LINGUAL = "xlm-prophetnet"
@@ -42,13 +37,13 @@ class ProphetNet(Family):
         )
     )
     settings = {
-        "layers": ("num_encoder_layers", None),
-        "decoder_layers": ("num_decoder_layers", None),
-        "dim": ("hidden_size", None),
+        "layers": "num_encoder_layers",
+        "decoder_layers": "num_decoder_layers",
+        "dim": "hidden_size",
         "heads": (("num_encoder_attention_heads", "num_decoder_attention_heads"), None),
         "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
-        "vocab_size": ("vocab_size", None),
-        "max_positions": ("max_position_embeddings", None),
+        "vocab_size": "vocab_size",
+        "max_positions": "max_position_embeddings",
         "streams": ("ngram", 2),
         "relative_buckets": ("num_buckets", 32),
         "relative_max_distance": ("relative_max_distance", 128),
@@ -68,6 +63,7 @@ class ProphetNet(Family):
         "embedding_scale": False,
         "segments": None,
     }
+    bare = "ProphetNetModel"
     body = "prophetnet."
     beside = ("lm_head.",)
     tied = dict.fromkeys(
@@ -87,18 +83,10 @@ class ProphetNet(Family):
         "decoder/streams": "prophetnet.decoder.ngram_embeddings",
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        fields.architecture(self.architectures, "ProphetNetModel")
-        return ModelConfig(
-            name=name,
-            decoder_embeddings="shared_tokens",
-            # The class counts positions from the row after that of padding.
-            position_offset=fields.index("pad_token_id", 0) + 1,
-            norm_eps=1e-5,
-            head="plain",
-            classifier="xlmr",
-            **self.read_settings(fields),
-        )
+    def tell(self, fields: Fields, ours: Values) -> None:
+        # The class counts positions from the row after that of padding.
+        ours["position_offset"] = fields.index("pad_token_id", 0) + 1
+        ours |= {"decoder_embeddings": "shared_tokens", "norm_eps": 1e-5}
 
     def unfit(self, config: ModelConfig) -> str:
         others = [super().unfit(config)]
@@ -112,14 +100,12 @@ class ProphetNet(Family):
     def rows_before(self, pad_id: int) -> int:
         return 1
 
-    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         for side in ("encoder", "decoder"):
             name = f"prophetnet.{side}.position_embeddings.weight"
             theirs[name] = counted(theirs[name], config.position_offset, 1)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         # Padding is not the vocabulary's: the class counts positions from it on, and its decoder
         # counts distances rightly from 0 alone.
         return {"activation_dropout": 0.0, "pad_token_id": 0}

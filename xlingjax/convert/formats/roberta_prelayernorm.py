@@ -4,7 +4,7 @@ and at the end.
 A model whose vocabulary head has no transform is written without it: the class of that has one.
 """
 
-from xlingjax.convert.formats.family import Modules, differing, moved
+from xlingjax.convert.formats.family import Modules, Values, differing, moved
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
 from xlingjax.model.config import ModelConfig
@@ -34,10 +34,10 @@ class RobertaPreLayerNorm(XlmRoberta):
         "encoder/final_norm": f"{_BODY}LayerNorm",
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        config = super().config_of(fields, name)
+    def tell(self, fields: Fields, ours: Values) -> None:
+        super().tell(fields, ours)
         bare = fields.values.get("architectures") == [self.bare]
-        return config.replace(**self.computed, head="tied" if bare else "transform")
+        ours["head"] = "tied" if bare else "transform"
 
     def unfit(self, config: ModelConfig) -> str:
         others = super().unfit(config)

@@ -5,13 +5,14 @@ Pooling's is `1_Pooling/config.json`, a Dense has weights, too; sentence_bert_co
 length, config_sentence_transformers.json the prompts. Versions 1 to 6, whose names differ.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.tensors import open_tensors
+from xlingjax.convert.formats.tensors import Arrays, open_tensors
 from xlingjax.data.vocabulary.tokenizer_files import read_object
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Dense, Layers, Sentences
@@ -78,35 +79,39 @@ def read(
         modules = [("Pooling", "1_Pooling")]
     elif (layer, pooling, prefix) == (None, None, None):
         return None, []
+    why: list[str] = []
     try:
-        length, why = _length(folder, room)
+        length = _length(folder, room, why)
         if not modules:
             sentences = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
             return sentences, [_note(sentences)]
-        prompts, default, notes = _prompts(read_object(folder / PROMPTS))
+        description = read_object(folder / PROMPTS)
+        prompts, default, notes = _prompts(description)
         if prefix is None:
             prefix = default
-        mode, unread = _pooling(folder, modules, prefix)
-        dense, of_dense = _dense(folder, modules)
-        why += unread + of_dense
+        mode = _pooling(folder, modules, description, prefix, why)
+        dense = _dense(folder, modules, why)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{folder}: its files are not what sentence-transformers writes"
             f" ({type(error).__name__}: {error}); fetch them"
             " again"
         ) from None
-    normalize = "Normalize" in [kind for kind, _ in modules]
     unread = "; ".join(why)
-    if pooling:
-        sentences = Sentences(layer, pooling, prefix, normalize, length, prompts, dense)
-        unread = f"its own: {unread}; not computed here" if unread else ""
-        return sentences, [*notes, _note(sentences, unread)]
-    if unread:
-        sentences = Sentences(layer, None, prefix, normalize, length, prompts, unread=unread)
+    sentences = Sentences(
+        layer,
+        pooling or (None if unread else mode),
+        prefix,
+        "Normalize" in [kind for kind, _ in modules],
+        length,
+        prompts,
+    )
+    if not sentences.pooling:
         note = f"sentence vectors: not computed here, since {unread}; --pooling sets others"
-        return sentences, [*notes, note]
-    sentences = Sentences(layer, mode, prefix, normalize, length, prompts, dense)
-    return sentences, [*notes, _note(sentences)]
+        return dataclasses.replace(sentences, unread=unread), [*notes, note]
+    sentences = dataclasses.replace(sentences, dense=dense)
+    reason = f"its own: {unread}; not computed here" if unread else ""
+    return sentences, [*notes, _note(sentences, reason)]
 
 
 def _note(sentences: Sentences, reason: str = "") -> str:
@@ -119,7 +124,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     path = folder / MODULES
     modules = []
     try:
-        for row in parsed_json(path.read_text(encoding="utf-8")):
+        for row in parsed_json(path.read_bytes()):
             kind = str(row["type"])
             # The library has moved its classes between its own modules from version to version.
             if kind.startswith("sentence_transformers."):
@@ -133,51 +138,58 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
 
 
 def _pooling(
-    folder: Path, modules: Sequence[tuple[str, str]], prefix: str
-) -> tuple[str | None, list[str]]:
-    """(our name of the pooling, what of the vectors is not computed here)."""
-    known = (*NEUTRAL, *ORDER)
-    unread = [f"{path or kind} is a module {kind}" for kind, path in modules if kind not in known]
-    order = [ORDER.index(kind) for kind, _ in modules if kind in ORDER]
-    if order != sorted(order):
-        unread.append(f"its modules stand in the order {' '.join(kind for kind, _ in modules)}")
-    description = read_object(folder / PROMPTS)
-    model_type = description.get("model_type") or "SentenceTransformer"
-    if model_type != "SentenceTransformer":
-        unread.append(f"it is a {model_type}")
-    if description.get("truncate_dim"):
-        unread.append(f"its vectors are cut at {description['truncate_dim']} dimensions")
+    folder: Path,
+    modules: Sequence[tuple[str, str]],
+    description: Mapping[str, Any],
+    prefix: str,
+    why: list[str],
+) -> str | None:
+    """Our name of the pooling. why: gets what of the vectors is not computed here."""
     modes: list[str] = []
+    prompted = True
     for kind, path in modules:
         if kind != "Pooling":
             continue
-        options = parsed_json((folder / path / "config.json").read_text(encoding="utf-8"))
+        options = parsed_json((folder / path / "config.json").read_bytes())
         named = options.get("pooling_mode")
         if named is None:
             named = [name for key, name in OLD_KEYS.items() if options.get(key)] or ["mean"]
         modes += [named] if isinstance(named, str) else named
-        if prefix and not options.get("include_prompt", True):
-            unread.append("the prefix is left out of its pooling")
+        prompted &= options.get("include_prompt", True)
     mode = THEIRS.get(modes[0]) if len(modes) == 1 else None
     if not mode:
-        unread.insert(0, f"it pools by {' and '.join(modes) or 'nothing'}")
-    return mode, unread
+        why.append(f"it pools by {' and '.join(modes) or 'nothing'}")
+    known = (*NEUTRAL, *ORDER)
+    why += [f"{path or kind} is a module {kind}" for kind, path in modules if kind not in known]
+    order = [ORDER.index(kind) for kind, _ in modules if kind in ORDER]
+    if order != sorted(order):
+        why.append(f"its modules stand in the order {' '.join(kind for kind, _ in modules)}")
+    model_type = description.get("model_type") or "SentenceTransformer"
+    if model_type != "SentenceTransformer":
+        why.append(f"it is a {model_type}")
+    if description.get("truncate_dim"):
+        why.append(f"its vectors are cut at {description['truncate_dim']} dimensions")
+    if prefix and not prompted:
+        why.append("the prefix is left out of its pooling")
+    return mode
 
 
-def _dense(folder: Path, modules: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], list[str]]:
-    """(our names of the activations of its Dense modules, what of them is not computed here)."""
+def _dense(folder: Path, modules: Sequence[tuple[str, str]], why: list[str]) -> tuple[str, ...]:
+    """Our names of the activations of its Dense modules; () of such as are not computed here. why:
+    see `_pooling`."""
+    before = len(why)
     ours = {theirs.rpartition(".")[2]: name for name, theirs in ACTIVATIONS.items()}
-    activations, unread = [], []
+    activations = []
     for kind, path in modules:
         if kind == "Dense":
-            options = parsed_json((folder / path / "config.json").read_text(encoding="utf-8"))
+            options = parsed_json((folder / path / "config.json").read_bytes())
             activations.append(ours.get(options["activation_function"].rpartition(".")[2], ""))
             if not activations[-1]:
-                unread.append(f"{path} has the activation {options['activation_function']}")
+                why.append(f"{path} has the activation {options['activation_function']}")
             for name in ("module_input_name", "module_output_name"):
                 if options.get(name, "sentence_embedding") != "sentence_embedding":
-                    unread.append(f"{path} has {name} {options[name]}")
-    return () if unread else tuple(activations), unread
+                    why.append(f"{path} has {name} {options[name]}")
+    return tuple(activations) if len(why) == before else ()
 
 
 def dense_layers(folder: Path) -> Layers:
@@ -194,24 +206,23 @@ def dense_layers(folder: Path) -> Layers:
     return tuple(layers)
 
 
-def _length(folder: Path, room: int) -> tuple[int, list[str]]:
-    """(tokens of a sentence at most, by its files or else positions; what is not computed)."""
+def _length(folder: Path, room: int, why: list[str]) -> int:
+    """Tokens of a sentence at most, by its files or else positions. why: see `_pooling`."""
     inner = model_folder(folder)
-    unread = []
     length = None
     for path in sorted(inner.glob("sentence_*_config.json")):
         options = read_object(path)
         length = options.get("max_seq_length")
         # Beside the tokenizer's own switch: the library folds the case before it.
         if options.get("do_lower_case"):
-            unread.append(f"{path.name} folds the case of its texts")
+            why.append(f"{path.name} folds the case of its texts")
     if length is None:
         length = read_object(inner / "tokenizer_config.json").get("model_max_length", room)
     # Fewer than three tokens leave no room for a piece between the separators.
     if length < 3:
         raise ValueError(f"a sentence cannot have {length!r} tokens at most")
     # transformers writes 1e30 where a tokenizer has no limit.
-    return int(min(length, room)), unread
+    return int(min(length, room))
 
 
 def _prompts(description: Mapping[str, Any]) -> tuple[dict[str, str], str, list[str]]:
@@ -268,7 +279,7 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def dense_files(dense: Dense) -> Iterator[tuple[str, dict[str, Any], dict[str, np.ndarray]]]:
+def dense_files(dense: Dense) -> Iterator[tuple[str, dict[str, Any], Arrays]]:
     """(folder, config.json, tensors) of each of its modules."""
     for number, activation in enumerate(dense.activations):
         kernel_DE, bias_E = dense.layers[number]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.convert.formats.tensors import Arrays
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
@@ -100,9 +101,7 @@ def _factor(config: ModelConfig) -> float:
     return 1.0 if config.norm_eps == NORM_EPS else _FACTOR
 
 
-def _scaled(
-    config: ModelConfig, flat: dict[str, np.ndarray], factor: float
-) -> dict[str, np.ndarray]:
+def _scaled(config: ModelConfig, flat: Arrays, factor: float) -> Arrays:
     """All states `factor` times as large, logits as they are."""
     if factor == 1:
         return flat

@@ -5,18 +5,15 @@ padding that nobody sees (`ModelConfig.unseen`), so that all columns compute wha
 """
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from xlingjax.convert.formats.family import Family, projections
+from xlingjax.convert.formats.family import Family, Values, projections
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import T5, read_object
 from xlingjax.model.config import ModelConfig
 
@@ -60,14 +57,16 @@ class Mt5(Family):
 
     types = ("mt5",)
     architectures = {"MT5ForConditionalGeneration": None}
+    bare = "MT5ForConditionalGeneration"
+    classifier = "mean"
     settings = {
-        "layers": ("num_layers", None),
-        "decoder_layers": ("num_decoder_layers", None),
-        "dim": ("d_model", None),
-        "heads": ("num_heads", None),
+        "layers": "num_layers",
+        "decoder_layers": "num_decoder_layers",
+        "dim": "d_model",
+        "heads": "num_heads",
         "head_size": ("d_kv", 64),
-        "ffn": ("d_ff", None),
-        "vocab_size": ("vocab_size", None),
+        "ffn": "d_ff",
+        "vocab_size": "vocab_size",
         "relative_buckets": ("relative_attention_num_buckets", 32),
         "relative_max_distance": ("relative_attention_max_distance", 128),
         # Of no table: what mT5 was trained with.
@@ -103,15 +102,8 @@ class Mt5(Family):
         "decoder/distances": f"decoder.block.0.{_BIASES}",
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        fields.architecture(self.architectures, *self.architectures)
-        return ModelConfig(
-            name=name,
-            unseen=fields.index("pad_token_id", 0),
-            classifier="mean",
-            **self.computed,
-            **self.read_settings(fields),
-        )
+    def tell(self, fields: Fields, ours: Values) -> None:
+        ours["unseen"] = fields.index("pad_token_id", 0)
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         """transformers ties the head where it is not there, or is the table of words."""
@@ -123,9 +115,7 @@ class Mt5(Family):
             del shapes[_HEAD]
         return config.replace(tied=tied), dataclasses.replace(tensors, shapes=shapes)
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
+    def more_fields(self, config: ModelConfig) -> Values:
         return {"bos_token_id": None, "tie_word_embeddings": config.tied}
 
 
@@ -134,6 +124,7 @@ class UMt5(Mt5):
 
     types = ("umt5",)
     architectures = {"UMT5ForConditionalGeneration": None}
+    bare = "UMT5ForConditionalGeneration"
     # By transformers, which says that the head is tied even where it is not.
     computed = {**Mt5.computed, "positions": "relative_by_layer", "head_scale": True}
     modules = {

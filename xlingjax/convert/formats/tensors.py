@@ -13,6 +13,8 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import is_of_system, parsed_json
 from xlingjax.runtime.machine import first_line
 
+Arrays = dict[str, np.ndarray]
+"""By the names of tensors, or of our parameters."""
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 
@@ -68,7 +70,7 @@ def _joined(index: Path, parts: list[Tensors]) -> Tensors:
 
 def _shards(index: Path) -> list[str]:
     try:
-        table = parsed_json(index.read_text(encoding="utf-8"))["weight_map"]
+        table = parsed_json(index.read_bytes())["weight_map"]
         shards = sorted({*map(str, table.values())})
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UserError(

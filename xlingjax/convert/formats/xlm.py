@@ -3,12 +3,12 @@ And the translation models of XLM's own code: an encoder and a decoder, each wit
 and a head of its own, whose names begin with "encoder." and "decoder." here."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from xlingjax.convert.formats.family import (
     SWITCH,
     TAGS_AND_SPANS,
     Family,
+    Values,
     differing,
     projections,
     renamed,
@@ -52,11 +52,13 @@ class Xlm(Family):
         "XLMForQuestionAnsweringSimple": "spans",
     }
     bare = "XLMModel"
+    classifier = "xlm"
+    ids = {**Family.ids, "unk_index": "unk_id", "mask_index": "mask_id"}
     settings = {
-        "layers": ("n_layers", None),
-        "dim": ("emb_dim", None),
-        "heads": ("n_heads", None),
-        "max_positions": ("max_position_embeddings", None),
+        "layers": "n_layers",
+        "dim": "emb_dim",
+        "heads": "n_heads",
+        "max_positions": "max_position_embeddings",
         "norm_eps": ("layer_norm_eps", 1e-12),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),
@@ -89,30 +91,21 @@ class Xlm(Family):
     }
     classifiers = {"xlm": {"classifier/out": "sequence_summary.summary"}, **TAGS_AND_SPANS}
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        kind = fields.architecture(self.architectures, self.bare)
-        settings = self.read_settings(fields)
+    def tell(self, fields: Fields, ours: Values) -> None:
         languages = fields.count("n_langs", 1) if fields.one_of("use_lang_emb", SWITCH, True) else 0
         # The first releases have XLM's own name, transformers writes the other.
         words = "vocab_size" if "vocab_size" in fields.values else "n_words"
-        config = ModelConfig(
-            name=name,
-            ffn=4 * settings["dim"],
-            vocab_size=fields.count(words),
+        ours |= {
+            "ffn": 4 * ours["dim"],
+            "vocab_size": fields.count(words),
             # The class makes no table for a single one.
-            num_languages=languages if languages > 1 else 0,
-            head="tied",
-            classifier=kind or "xlm",
-            num_labels=self.labels_of(fields, kind),
-            **settings,
-        )
-        if kind == "xlm":
+            "num_languages": languages if languages > 1 else 0,
+        }
+        if ours["num_labels"] and ours["classifier"] == "xlm":
             for field, value in _SUMMARY.items():
                 fields.only(field, value)
             # XLM's class has a rate of its own before the classifier.
-            rate = fields.rate("summary_first_dropout", 0.1)
-            config = config.replace(classifier_dropout=rate)
-        return config
+            ours["classifier_dropout"] = fields.rate("summary_first_dropout", 0.1)
 
     def languages_of(self, fields: Fields) -> tuple[str, ...]:
         """The codes of its language embedding, index = id. Raises UserError where config.json does
@@ -133,20 +126,26 @@ class Xlm(Family):
             filter(None, [super().unfit(config), differing(config, ffn=4 * config.dim)])
         )
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "n_langs": max(config.num_languages, 1),
-            "use_lang_emb": config.has_languages,
-            "unk_index": vocabulary.unk_id,
-            "mask_index": vocabulary.mask_id,
-        }
+    def described(
+        self,
+        config: ModelConfig,
+        vocabulary: Vocabulary,
+        labels: Sequence[str] = (),
+        languages: Sequence[str] = (),
+    ) -> Values:
+        fields = super().described(config, vocabulary, labels)
         if config.has_languages:
             unnamed = range(len(languages), config.num_languages)
             codes = [*languages, *(f"language {number}" for number in unnamed)]
             fields["lang2id"] = {code: i for i, code in enumerate(codes)}
             fields["id2lang"] = {str(i): code for i, code in enumerate(codes)}
+        return fields
+
+    def more_fields(self, config: ModelConfig) -> Values:
+        fields: Values = {
+            "n_langs": max(config.num_languages, 1),
+            "use_lang_emb": config.has_languages,
+        }
         if self.kind_of(config) == "xlm":
             rate = config.classifier_dropout
             fields |= _SUMMARY | {"summary_first_dropout": config.dropout if rate is None else rate}

@@ -1,14 +1,12 @@
 """XLM-R, of Hugging Face (`XLMRoberta*`) and of fairseq (`RobertaModel`), and what has its layout:
 RoBERTa, InfoXLM, XLM-V, AfroXLMR and other continued ones."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from xlingjax.convert.formats.family import (
     IN_PROJ,
     SHAPE,
     TAGS_AND_SPANS,
     Family,
+    Values,
     projections,
     renamed,
     split,
@@ -16,7 +14,6 @@ from xlingjax.convert.formats.family import (
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
 _CLASSIFIERS = {
@@ -101,19 +98,10 @@ class XlmRoberta(Family):
         **TAGS_AND_SPANS,
     }
 
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        kind = fields.architecture(self.architectures, self.bare)
-        config = ModelConfig(
-            name=name,
-            position_offset=self.offset_of(fields),
-            head="transform",
-            classifier=kind or "xlmr",
-            num_labels=self.labels_of(fields, kind),
-            **self.read_settings(fields),
-        )
-        if kind and fields.values.get("classifier_dropout") is not None:
-            config = config.replace(classifier_dropout=fields.rate("classifier_dropout", 0.1))
-        return config
+    def tell(self, fields: Fields, ours: Values) -> None:
+        ours["position_offset"] = self.offset_of(fields)
+        if ours["num_labels"] and fields.values.get("classifier_dropout") is not None:
+            ours["classifier_dropout"] = fields.rate("classifier_dropout", 0.1)
 
     def offset_of(self, fields: Fields) -> int:
         """The row of the first position."""
@@ -122,10 +110,8 @@ class XlmRoberta(Family):
     def rows_before(self, pad_id: int) -> int:
         return pad_id + 1
 
-    def more_fields(
-        self, config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str]
-    ) -> dict[str, Any]:
-        fields: dict[str, Any] = {"type_vocab_size": config.segments or self.segment_rows}
+    def more_fields(self, config: ModelConfig) -> Values:
+        fields: Values = {"type_vocab_size": config.segments or self.segment_rows}
         if self.kind_of(config) and config.classifier_dropout is not None:
             fields["classifier_dropout"] = config.classifier_dropout
         return fields
@@ -136,16 +122,22 @@ class FairseqXlmRoberta(Family):
     tables, and `args` do not name `norm_eps`, PyTorch's default of LayerNorm."""
 
     settings = {
-        "layers": ("encoder_layers", None),
-        "dim": ("encoder_embed_dim", None),
-        "heads": ("encoder_attention_heads", None),
-        "ffn": ("encoder_ffn_embed_dim", None),
-        "vocab_size": ("words", None),
-        "max_positions": ("positions", None),
+        "layers": "encoder_layers",
+        "dim": "encoder_embed_dim",
+        "heads": "encoder_attention_heads",
+        "ffn": "encoder_ffn_embed_dim",
+        "vocab_size": "words",
+        "max_positions": "positions",
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.1),
     }
     fixed = {"activation_fn": "gelu"}
+    computed = {
+        "position_offset": 2,
+        "norm_eps": 1e-5,
+        "head": "transform",
+        "init_std": 0.02,
+    }
     head = "encoder.lm_head."
     words = "encoder.sentence_encoder.embed_tokens.weight"
     positions = "encoder.sentence_encoder.embed_positions.weight"
@@ -174,17 +166,6 @@ class FairseqXlmRoberta(Family):
             "head/norm": "lm_head.layer_norm",
         },
     )
-
-    def config_of(self, fields: Fields, name: str) -> ModelConfig:
-        return ModelConfig(
-            name=name,
-            position_offset=2,
-            norm_eps=1e-5,
-            head="transform",
-            classifier="xlmr",
-            init_std=0.02,
-            **self.read_settings(fields),
-        )
 
     def usual(self, tensors: Tensors) -> Tensors:
         def rename(name: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.batches.loader import ENDLESS, Arrays, BatchSource, NumberedSource
-from xlingjax.data.features import FIELDS
+from xlingjax.data.batches.loader import ENDLESS, BatchSource, NumberedSource
+from xlingjax.data.features import FIELDS, Batch
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.rows.draws import seed_of
 
@@ -84,7 +84,7 @@ class _Batches:
     def __len__(self) -> int:
         return ENDLESS
 
-    def __getitem__(self, step: int) -> Arrays:
+    def __getitem__(self, step: int) -> Batch:
         if self._sizes is None:
             return self.take(self._drawn(step * self._batch, (step + 1) * self._batch))
         window, place = divmod(step, self._window)
@@ -95,10 +95,10 @@ class _Batches:
         rows = rows[by_length[turn * self._batch : (turn + 1) * self._batch]]
         return self._cut(self.take(rows))
 
-    def take(self, chosen: np.ndarray) -> Arrays:
+    def take(self, chosen: np.ndarray) -> Batch:
         """Arrays [n, ...] of the rows of these numbers."""
         part_of = np.searchsorted(self._begins, chosen, side="right") - 1
-        made: Arrays = {}
+        made: Batch = {}
         for number in np.unique(part_of):
             where = np.flatnonzero(part_of == number)
             part = self._parts[number]
@@ -110,7 +110,7 @@ class _Batches:
                 made[name][where] = values
         return made
 
-    def _cut(self, rows: Arrays) -> Arrays:
+    def _cut(self, rows: Batch) -> Batch:
         """The rows without the padding that all of their texts have."""
         columns = rows["pack_ids"].reshape(-1, self._length)
         padded = padded_length(int(np.count_nonzero(columns, axis=1).max()), self._length)

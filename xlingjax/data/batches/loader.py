@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from xlingjax.data.features import FIELDS
+from xlingjax.data.features import FIELDS, Batch, Shapes
 from xlingjax.data.rows.draws import Draws, seed_of
 from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.plan import (
@@ -31,13 +31,12 @@ from xlingjax.data.rows.plan import (
 )
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.store.tokenise import BlockText, text_blocks
-from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.sources import Patterns, find_negatives, find_pairs, find_text
 from xlingjax.data.text.texts import repeated
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import is_primary
 
-Arrays = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches of a source without an end
 
 
@@ -49,14 +48,14 @@ class BatchSource(Protocol):
     The stream does not depend on the number of hosts: each reads its devices' rows, or all.
     """
 
-    shapes: dict[str, tuple[int, ...]]
+    shapes: Shapes
     """Global shape of every field (dtypes: `features.FIELDS`). Batches may have fewer tokens."""
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
     """JSON values that must be equal for a position to be valid (mixture, hashes, lengths ...)."""
 
-    def next(self) -> dict[str, np.ndarray]:
+    def next(self) -> Batch:
         """This host's rows of the next global batch. Raises StopIteration where a source ends."""
 
     def state(self) -> int:
@@ -73,7 +72,7 @@ class BatchSource(Protocol):
 class Batches:
     """What opens an objective's batches when called, and what is known of them before."""
 
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: Shapes
     """Global shape of every field; {}: not known before the source is open."""
     opener: Callable[[], BatchSource]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -82,14 +81,14 @@ class Batches:
     """Positions of the model that the rows use, where these are not their columns; 0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
-    shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    shortest: Shapes = dataclasses.field(default_factory=dict)
     """Shapes of the shortest batch; {}: all batches have `shapes`."""
 
     def __call__(self) -> BatchSource:
         return self.opener()
 
 
-def first_batch(source: BatchSource) -> dict[str, np.ndarray]:
+def first_batch(source: BatchSource) -> Batch:
     """This host's rows of the first batch of all; the position stays as it is."""
     position = source.state()
     source.restore(0)
@@ -98,9 +97,7 @@ def first_batch(source: BatchSource) -> dict[str, np.ndarray]:
     return batch
 
 
-def to_global(
-    rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Any]:
+def to_global(rows: Batch, sharding: Any, shapes: Shapes) -> dict[str, Any]:
     """Global `jax.Array`s from this host's rows.
 
     `sharding` places the row axis (it may leave the other axes out); `shapes` are the source's
@@ -154,7 +151,7 @@ class NumberedSource:
         self,
         batches: Any,
         *,
-        shapes: Mapping[str, tuple[int, ...]],
+        shapes: Shapes,
         languages: Sequence[str],
         identity: dict[str, Any],
         threads: int = 1,
@@ -172,7 +169,7 @@ class NumberedSource:
         options = grain.ReadOptions(num_threads=threads if ahead else 0, prefetch_buffer_size=ahead)
         self._iterator = iter(grain.MapDataset.source(batches).to_iter_dataset(options))
 
-    def next(self) -> Arrays:
+    def next(self) -> Batch:
         return next(self._iterator)
 
     def state(self) -> int:
@@ -185,12 +182,11 @@ class NumberedSource:
         self._iterator.close()
 
 
-def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
+def as_declared(batch: Batch, fields: Sequence[str]) -> Batch:
     """The fields of a batch, in the types that `features.FIELDS` says."""
     return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}
 
 
-Patterns = str | Sequence[str]
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
 takes as long for one row as for ten."""
@@ -210,10 +206,9 @@ class BatchSettings:
     languages, rows of one language to a batch if `sampling.same_language`, and pads the last batch
     with empty rows.
     languages: the run's (default: those of the text); the index in their sorted order is the
-    language id. data_shards, shards: the rows of a batch are cut in `data_shards` equal parts, of
-    which this host makes `shards` (default: an equal part per JAX process, or all if that does not
-    divide). They do not change the global batch. prefetch: batches made ahead, by up to `threads`
-    threads.
+    language id. data_shards: the rows of a batch are cut in so many equal parts, of which each JAX
+    process makes an equal share, or all if that does not divide; the global batch is the same.
+    prefetch: batches made ahead, by up to `threads` threads.
     """
 
     seed: int = 0
@@ -222,7 +217,6 @@ class BatchSettings:
     shuffle: bool = True
     epochs: int | None = None
     data_shards: int = 1
-    shards: Sequence[int] | None = None
     prefetch: int = 2
     threads: int = 1
 
@@ -338,73 +332,53 @@ class BatchOrder:
         return np.concatenate(rows)
 
 
-class FiniteOrder:
-    """The rows of a source that ends: each text `epochs` times, in order of the texts, the last
-    batch filled up with -1; of one text to a batch, that of each text."""
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        batch: int,
-        same_language: bool,
-        epochs: int,
-        seed: int,
-        shuffle: bool,
-    ):
-        """sizes: rows of each text."""
-        firsts = np.cumsum([0, *sizes])
-        spans = [(0, int(firsts[-1]))]
-        if same_language:
-            spans = list(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True))
-        batches = []
-        for epoch in range(epochs):
-            for first, last in spans:
-                rows = np.arange(first, last)
-                if shuffle:
-                    np.random.default_rng((seed, epoch, first)).shuffle(rows)
-                rows = np.pad(rows, (0, -rows.size % batch), constant_values=-1)
-                batches.append(rows.reshape(-1, batch))
-        self._batches = np.concatenate(batches)
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __getitem__(self, step: int) -> np.ndarray:
-        return self._batches[step]
+def finite_order(
+    sizes: Sequence[int], batch: int, same_language: bool, epochs: int, seed: int, shuffle: bool
+) -> np.ndarray:
+    """int64 [batches, batch]: the rows of a source that ends: each text, of so many rows, `epochs`
+    times, in order of the texts, the last batch filled up with -1; of one text to a batch, that of
+    each text."""
+    firsts = np.cumsum([0, *sizes])
+    spans = [(0, int(firsts[-1]))]
+    if same_language:
+        spans = list(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True))
+    batches = []
+    for epoch in range(epochs):
+        for first, last in spans:
+            rows = np.arange(first, last)
+            if shuffle:
+                np.random.default_rng((seed, epoch, first)).shuffle(rows)
+            rows = np.pad(rows, (0, -rows.size % batch), constant_values=-1)
+            batches.append(rows.reshape(-1, batch))
+    return np.concatenate(batches)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class TextBatches:
-    """Makes the rows first .. first + count of the batches of one objective, by their numbers."""
+    """Makes the rows first .. first + count (`rows_of_host`) of the batches of one objective, by
+    their numbers."""
 
-    def __init__(
-        self,
-        order: BatchOrder | FiniteOrder,
-        reader: RowReader,
-        preprocessor: Preprocessor,
-        map: BatchMap,
-        seed: int,
-        batch: int,
-        rows_of_host: tuple[int, int],
-    ):
-        self.order = order
-        self.reader = reader
-        self._fields = preprocessor.fields
-        self._map = map
-        self._seed = seed
-        self._batch = batch
-        self._first, self._count = rows_of_host
-        self._together = max(1, ROWS_TOGETHER // batch)
-        self._group: tuple[int, Arrays] = (-1, {})
+    order: BatchOrder | np.ndarray
+    reader: RowReader
+    fields: Sequence[str]
+    map: BatchMap
+    seed: int
+    batch: int
+    rows_of_host: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        self._together = max(1, ROWS_TOGETHER // self.batch)
+        self._group: tuple[int, Batch] = (-1, {})
         self._reading = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.order)
 
-    def __getitem__(self, step: int) -> Arrays:
-        draws = Draws(self._seed, step, self._batch, self._first, self._count)
-        return as_declared(self._map(self._read(step), draws), self._fields)
+    def __getitem__(self, step: int) -> Batch:
+        draws = Draws(self.seed, step, self.batch, *self.rows_of_host)
+        return as_declared(self.map(self._read(step), draws), self.fields)
 
-    def _read(self, step: int) -> Arrays:
+    def _read(self, step: int) -> Batch:
         """The token fields of a step, looked up together with those of its neighbours."""
         number, place = divmod(step, self._together)
         # Several threads make batches: one reads, and the others find it read.
@@ -413,17 +387,19 @@ class TextBatches:
             if known != number:
                 fields = self._read_group(number)
                 self._group = (number, fields)
-        begin = place * self._count
-        return {name: values[begin : begin + self._count] for name, values in fields.items()}
+        _, count = self.rows_of_host
+        begin = place * count
+        return {name: values[begin : begin + count] for name, values in fields.items()}
 
-    def _read_group(self, number: int) -> Arrays:
+    def _read_group(self, number: int) -> Batch:
         last = min((number + 1) * self._together, len(self.order))
+        first, count = self.rows_of_host
         rows = []
         for step in range(number * self._together, last):
-            rows.append(self.order[step][self._first : self._first + self._count])
+            rows.append(self.order[step][first : first + count])
         # Wrong partners are drawn for all rows of these steps, whichever of them this host reads.
-        places = np.arange(len(rows))[:, None] * self._batch + self._first + np.arange(self._count)
-        draws = Draws(self._seed, number, len(rows) * self._batch)
+        places = np.arange(len(rows))[:, None] * self.batch + first + np.arange(count)
+        draws = Draws(self.seed, number, len(rows) * self.batch)
         return self.reader(np.concatenate(rows), draws, places.reshape(-1))
 
 
@@ -561,13 +537,12 @@ def text_source(
         list(plans.values()),
         language_ids,
         preprocessor.columns(length),
-        pad_id=vocabulary.pad_id,
-        bos_id=vocabulary.bos_id,
+        vocabulary,
     )
     batches = TextBatches(
         _order(plans, shares_of_texts, batch, seed, settings),
         reader,
-        preprocessor,
+        preprocessor.fields,
         preprocessor.map(vocabulary, token_counts(texts.values(), vocabulary), length),
         seed,
         batch,
@@ -611,11 +586,11 @@ def _order(
     batch: int,
     seed: int,
     settings: BatchSettings,
-) -> BatchOrder | FiniteOrder:
+) -> BatchOrder | np.ndarray:
     same_language = settings.sampling.same_language
     if settings.epochs is not None:
         sizes = [plan.count for plan in plans.values()]
-        return FiniteOrder(sizes, batch, same_language, settings.epochs, seed, settings.shuffle)
+        return finite_order(sizes, batch, same_language, settings.epochs, seed, settings.shuffle)
     orders = []
     for number, plan in enumerate(plans.values()):
         orders.append(RowOrder(plan.counts, seed_of(seed, number), settings.shuffle))
@@ -639,18 +614,12 @@ def _rows_of_host(batch: int, settings: BatchSettings) -> tuple[int, int]:
         raise UserError(
             f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
         )
-    shards = settings.shards
-    if shards is None:
-        shards = range(data_shards)
-        hosts = 1
-        if data_shards > 1:
-            import jax
+    hosts, host = 1, 0
+    if data_shards > 1:
+        import jax
 
-            hosts = jax.process_count()
         # Too few shards to share out: every host reads all rows and its devices take theirs.
-        if hosts > 1 and data_shards % hosts == 0:
-            share = data_shards // hosts
-            shards = range(jax.process_index() * share, (jax.process_index() + 1) * share)
+        if data_shards % jax.process_count() == 0:
+            hosts, host = jax.process_count(), jax.process_index()
     # A host's rows are one slice of the batch.
-    rows_of_shard = batch // data_shards
-    return shards[0] * rows_of_shard, len(shards) * rows_of_shard
+    return host * (batch // hosts), batch // hosts

@@ -17,7 +17,7 @@ from xlingjax.data.rows.plan import Preprocessor, RowPlan
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.store.tokenise import text_blocks, tokenise
-from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.sources import Patterns, find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text, repeated
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -28,8 +28,8 @@ MANY = {"repeated": 0.2, "copied": 0.01, "garbled": 0.01, "empty": 0.0, "unknown
 
 
 def check(
-    mono: str | Sequence[str] = (),
-    parallel: str | Sequence[str] = (),
+    mono: Patterns = (),
+    parallel: Patterns = (),
     vocabulary: Vocabulary | None = None,
     *,
     readers: Sequence[Preprocessor] = (),
@@ -72,7 +72,7 @@ def check(
     return findings
 
 
-def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> list[Any]:
+def _matched(find: Any, patterns: Patterns, findings: Findings) -> list[Any]:
     """The files of all patterns, each once; a pattern that fails is a finding, no more."""
     if isinstance(patterns, str):
         patterns = [patterns]

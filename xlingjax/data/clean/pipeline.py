@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from xlingjax.data.clean import duplicates
 from xlingjax.data.clean.lines import Line, clean_lines
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
+from xlingjax.data.text.files import write_as_named
 from xlingjax.runtime import records
 from xlingjax.runtime.files import replaced, write_json
 from xlingjax.runtime.quiet import as_line
@@ -43,8 +44,10 @@ class Work:
         return self.output / ".clean"
 
     def file(self, step: str, number: int, ending: str) -> Path:
-        """number: of the part."""
-        return self.folder / step / f"{number:05d}{ending}"
+        """number: of the part. Its folder is made."""
+        folder = self.folder / step
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{number:05d}{ending}"
 
     def dropped(self, step: str, part: Part) -> set[int]:
         path = self.file(step, part.number, ".npy")
@@ -115,7 +118,7 @@ def _write_lines(work: Work, part: Part) -> None:
             ("\t".join(as_line(side).replace("\t", " ") for side in line) + "\n").encode()
             for line in clean_lines(part, work.settings, counts)
         )
-        _write_whole(work.file("lines", part.number, ".txt"), encoded)
+        write_as_named(work.file("lines", part.number, ".txt"), encoded)
         write_record(record, dict(counts))
 
 
@@ -131,8 +134,6 @@ def _write_keys(work: Work, part: Part) -> None:
 def _write_signatures(work: Work, part: Part) -> None:
     """Those of its units, behind the numbers of the first and last line of each."""
     path = work.file("signatures", part.number, ".npy")
-    if path.exists():
-        return
     if path.exists():
         return
     rows = []
@@ -192,21 +193,16 @@ def _write_output(work: Work, part: Part) -> None:
     for name, side in zip(part.outputs, sides, strict=True):
         # Without lines there is no file: an empty one is an error of `data check`.
         if side:
-            _write_whole(work.output / name, side)
+            path = work.output / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_as_named(path, side)
     write_record(record, dict(counts))
 
 
 _REMEDY = "remove it with its folder, and start again: it is made anew"
 
 
-def _write_whole(path: Path, pieces: Iterable[bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as file:
-        file.writelines(pieces)
-
-
 def _write_array(path: Path, values: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as file:
         np.save(file, values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from xlingjax.data.labelled.records import Bitext, SourceTarget, existing
+from xlingjax.data.labelled.records import Bitext, SourceTarget
 from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.numerals import is_whole
@@ -103,7 +103,7 @@ def _permutation(path: Path, count: int) -> list[int]:
 
 
 def _texts(path: Path) -> list[tuple[int, str]]:
-    texts = [(number, line.strip()) for number, line in read_lines(existing(path))]
+    texts = [(number, line.strip()) for number, line in read_lines(path)]
     for number, text in texts:
         if not text:
             raise UserError(f"{path}, line {number}: the line is empty; every line is a text")
@@ -113,7 +113,7 @@ def _texts(path: Path) -> list[tuple[int, str]]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    lines = [(number, line) for number, line in read_lines(existing(path)) if line.strip()]
+    lines = [(number, line) for number, line in read_lines(path) if line.strip()]
     if not lines:
         raise UserError(f"{path}: the file is empty")
     return lines

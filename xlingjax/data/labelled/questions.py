@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled.records import Question, existing
+from xlingjax.data.labelled.records import Question
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.given import parse_json
 from xlingjax.errors import UserError
@@ -28,7 +28,7 @@ def read_squad(
     Raises UserError naming the file and the question's id: another layout, an id that comes twice,
     an answer that does not stand in its context where it is said to.
     """
-    path = existing(paths[0])
+    path = paths[0]
     # By id, since predictions and official scripts match questions by it.
     found: dict[str, Question] = {}
     for article in _field(_loaded(path), "data", path, "the file"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,14 +126,6 @@ def learnable(records: Sequence[Any]) -> list[Any]:
     return [
         record for record in records if not is_lost(record) and getattr(record, "answers", True)
     ]
-
-
-def existing(path: str | Path) -> Path:
-    """The path, if a file is there. Raises UserError."""
-    path = Path(path)
-    if not path.is_file():
-        raise UserError(f"missing file: {path}; fetch it, or name the folder it lies in")
-    return path
 
 
 def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlingjax.data.labelled.beside import require_parallel
-from xlingjax.data.labelled.records import Example, existing, is_lost, known_label
+from xlingjax.data.labelled.records import Example, is_lost, known_label
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
@@ -25,7 +25,7 @@ def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None) -> 
     "contradiction". Raises UserError naming file and line for a wrong number of columns, an
     empty text, invalid UTF-8 or an unknown label.
     """
-    return Table(unlabelled=False).examples(existing(path), labels)
+    return Table(unlabelled=False).examples(path, labels)
 
 
 def read_own_table(paths: Sequence[Path], task, language: str) -> list[Example]:
@@ -62,7 +62,7 @@ class Table:
     """Columns of the text that was translated; empty: it is not there."""
 
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Example]:
-        return self.examples(existing(paths[0]), task.labels, language)
+        return self.examples(paths[0], task.labels, language)
 
     def examples(
         self, path: Path, labels: Sequence[str] | None, language: str = ""
@@ -120,7 +120,7 @@ def _shown(columns: Sequence[str]) -> str:
 def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]:
     """XTREME's translations: `premise TAB hypothesis TAB label`, before them perhaps the text they
     were translated from; the first line tells. Texts may be lost (see `Table.translated`)."""
-    path = existing(paths[0])
+    path = paths[0]
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
     original: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
     every line of a test set to hide the answers: a file of at least `_HIDDEN` lines whose labels
     are all 0 has none.
     """
-    path = existing(paths[0])
+    path = paths[0]
     examples = []
     for number, line in read_lines(path):
         if not line.strip():
@@ -204,7 +204,7 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
 
 def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
     """xSID: the `# text` of each block and its `# intent`."""
-    path = existing(paths[0])
+    path = paths[0]
     examples = []
     text = None
     start = 0
@@ -231,7 +231,7 @@ def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
 def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
     """Facebook's multilingual task-oriented dialogues: `intent TAB start:end:slot,... TAB text TAB
     locale`, and in the full set a fifth column of tokens."""
-    path = existing(paths[0])
+    path = paths[0]
     examples = []
     for number, line in read_lines(path):
         if not line.strip():

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlingjax.data.labelled.records import Tagged, existing, is_lost, known_label
+from xlingjax.data.labelled.records import Tagged, is_lost, known_label
 from xlingjax.data.text.files import read_lines, words_of
 from xlingjax.errors import UserError
 
 
 def read_tagged(path: str | Path) -> list[Tagged]:
     """Lines `word TAB tag`, a blank line after each sentence. Raises UserError naming the line."""
-    return Columns(unlabelled=False).sentences(existing(path), None)
+    return Columns(unlabelled=False).sentences(path, None)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Columns:
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Tagged]:
         sentences = []
         for path in paths:
-            sentences += self.sentences(existing(path), task.labels, language)
+            sentences += self.sentences(path, task.labels, language)
         return sentences
 
     def sentences(self, path: Path, tags: Sequence[str] | None, language: str = "") -> list[Tagged]:
@@ -100,7 +100,7 @@ class Columns:
 def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """PAN-X: `token TAB tag` (XTREME) or `en:token TAB tag` (its authors); the first line tells."""
     # By the first line with text: a file may begin with blank ones.
-    first = next((line for _, line in read_lines(existing(paths[0])) if line.strip()), "")
+    first = next((line for _, line in read_lines(paths[0]) if line.strip()), "")
     # "is:" TAB may be a word alone.
     bears_language = re.match(rf"{re.escape(language)}:[^\t]", first) is not None
     return Columns(width=2, prefix=bears_language)(paths, task, language)
@@ -113,7 +113,7 @@ def read_tagged_lines(
     `.mt.tsv`); or in every line its words alone, for a teacher to tag. A line without words between
     others keeps its row (see `is_lost`). every_line: so do those at the end, as the file translates
     another line by line. Raises UserError naming the line."""
-    path = existing(paths[0])
+    path = paths[0]
     sentences = []
     columns = None
     for number, line in read_lines(path):
@@ -159,7 +159,7 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """Universal Dependencies' CoNLL-U: words and their UPOS. Of a multiword token the syntactic
     words are read, not the token; empty nodes are not words."""
     sentences = []
-    for path in map(existing, paths):
+    for path in paths:
         before = len(sentences)
         for block in _blocks(path, comments=True):
             words = []

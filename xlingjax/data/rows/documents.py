@@ -14,7 +14,6 @@ from xlingjax.data.rows.plan import (
     LeftOut,
     Rows,
     apart,
-    line_starts,
     plan_rows,
     rows_of,
     starts_and_lengths,
@@ -32,7 +31,7 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(full), np.cumsum(ends)[full]
 
 
-def segment_rows(records: Records, base: int, length: int, *, packing: bool = True) -> Rows:
+def segment_rows(records: Records, length: int, *, packing: bool = True) -> Rows:
     """Rows of two adjacent segments of a document (VECO §4) as a pair, each `<s> text </s>`.
 
     Segments are whole sentences, as near to equal as those allow, at most `length // 2` tokens;
@@ -43,8 +42,7 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     lines, document = documents([text])
     if not lines.size:
         return plan_rows(np.zeros(0, int), 0, starts=np.zeros(0, int))
-    starts = line_starts(text, base)[lines]
-    lengths = text.lengths[lines].astype(np.int64)
+    starts, lengths = (of_side[lines, 0] for of_side in starts_and_lengths(records))
     segment, document = _segments(document, lengths, length)
     new_segment = np.diff(segment, prepend=-1) != 0
     # Segments are numbered anew in each document: one's last may equal the next one's first.
@@ -99,7 +97,6 @@ def _first_lines(document: np.ndarray) -> np.ndarray:
 
 def switched_rows(
     records: Records,
-    bases: Sequence[int],
     length: int,
     *,
     parity: str = "coin",
@@ -119,7 +116,7 @@ def switched_rows(
     lines, document = documents(records.sides)
     if not lines.size:
         return plan_rows(np.zeros(0, int), 0, starts=np.zeros(0, int))
-    starts, lengths = starts_and_lengths(records, bases)
+    starts, lengths = starts_and_lengths(records)
     starts = starts[lines]
     lengths = lengths[lines]
     first = _first_lines(document)

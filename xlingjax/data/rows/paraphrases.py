@@ -19,7 +19,6 @@ from xlingjax.data.store.tokenise import Records, Tokens
 
 def paraphrase_rows(
     records: Records,
-    bases: Sequence[int],
     length: int,
     *,
     max_pieces: int = 100,
@@ -35,7 +34,7 @@ def paraphrase_rows(
     side of more than `max_pieces`, or more than `length` tokens in all are left out, and so are
     those without a wrong y.
     """
-    starts, sizes, whole, readable = _sides(records, bases, max_pieces)
+    starts, sizes, whole, readable = _sides(records, max_pieces)
     # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
     once = np.flatnonzero(readable & (tokens <= length))
@@ -63,7 +62,6 @@ def paraphrase_rows(
 
 def mined_rows(
     records: Records,
-    bases: Sequence[int],
     length: int,
     *,
     max_pieces: int = 100,
@@ -73,7 +71,7 @@ def mined_rows(
 
     Where it says what the translation says, the pair is left out.
     """
-    starts, sizes, whole, readable = _sides(records, bases, max_pieces)
+    starts, sizes, whole, readable = _sides(records, max_pieces)
     # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
     keep = np.flatnonzero(readable)
@@ -91,11 +89,11 @@ def mined_rows(
 
 
 def _sides(
-    records: Records, bases: Sequence[int], max_pieces: int
+    records: Records, max_pieces: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(where each side of each line begins in a row, its tokens there, both int64 [lines, sides];
     bool [lines]: which have text on every side, which of these have no long one)."""
-    starts, lengths = starts_and_lengths(records, bases)
+    starts, lengths = starts_and_lengths(records)
     whole = (lengths > 0).all(axis=1)
     readable = whole & (lengths <= max_pieces + 1).all(axis=1)
     # One token early: the `</s>` before a sentence opens it.
@@ -103,18 +101,11 @@ def _sides(
 
 
 def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
-    """int32 [lines, sides]: equal numbers for equal lines."""
-    number_of_line: dict[bytes, int] = {}
-    numbers = []
-    for side in sides:
-        ids = np.asarray(side.ids)
-        ends = np.cumsum(side.lengths).tolist()
-        numbers_of_side = []
-        for end, length in zip(ends, side.lengths.tolist(), strict=True):
-            line = ids[end - length : end].tobytes()
-            numbers_of_side.append(number_of_line.setdefault(line, len(number_of_line)))
-        numbers.append(numbers_of_side)
-    return np.array(numbers, np.int32).T
+    """int32 [lines, sides]: equal numbers for equal lines, in the order in which they come."""
+    lines = np.concatenate([side.numbers() for side in sides])
+    _, first, equal = np.unique(lines, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(first)).astype(np.int32)
+    return place[equal].reshape(len(sides), -1).T
 
 
 def _wrong_and_right(of_sides: np.ndarray, x: np.ndarray, of_wrong: np.ndarray) -> np.ndarray:

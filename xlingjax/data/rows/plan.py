@@ -1,10 +1,10 @@
 """Rows: which tokens stand in which row of a batch. They are planned once in NumPy, kept beside
 their text, and looked up; and the contract of `preprocessors/<paper>.py`, for one objective.
 
-All text of a source lies in one array of ids; a row is a list of slices of it. A stream row is one
-slice; a pair is two, one per sentence; packing puts several examples in a row and numbers them in
-`pack_ids`. Because every sentence ends in `</s>` and the array begins with one, the slice that
-starts one token early is `</s> x </s>`.
+The ids of a text's sides lie one behind the other; a row is a list of slices of them. A stream row
+is one slice; a pair is two, one per sentence; packing puts several examples in a row and numbers
+them in `pack_ids`. Because every sentence ends in `</s>` and each side begins with one, the slice
+that starts one token early is `</s> x </s>`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from xlingjax.data.features import TOKEN_FIELDS, batch_shapes
+from xlingjax.data.features import TOKEN_FIELDS, Batch, Shapes, batch_shapes
 from xlingjax.data.rows.draws import PARTNERS, Draws
 from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.partners import TRIES, Translations, redrawn
 from xlingjax.data.store.entries import Writer, folder_of, get, name_of, read
-from xlingjax.data.store.tokenise import SHARDS, BlockText, Records, Tokens
+from xlingjax.data.store.tokenise import SHARDS, BlockText, Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 OPEN_ROWS = 256  # rows that packing keeps open for a shorter example to come
@@ -45,9 +45,10 @@ often being about one thing; all runs have the same rows."""
 class Rows:
     """A plan of R rows of S slices: row r has slices splits[r] .. splits[r+1]-1.
 
-    Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first
-    token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
-    languages of its records), `opens` (its first token becomes the one that opens a text).
+    Per slice [S]: `starts` and `lengths` in the ids of all sides (see `side_bases`), `positions`
+    (position id of its first token), `packs` (number of its example in the row, from 1), `sides`,
+    `languages` (index in the languages of its records), `opens` (its first token becomes the one
+    that opens a text).
     Per row [R], for classification: `labels`.
     texts [R//2, 3]: of rows whose wrong partners the reader draws, see `paraphrases.Translations`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: of
@@ -112,16 +113,17 @@ def plan_rows(
     return Rows(**flat, splits=splits, sentences=sentences, passes=passes)
 
 
-def line_starts(side: Tokens, base: int) -> np.ndarray:
-    """Where each line of a side begins in the array of ids, [lines]."""
-    return base + np.cumsum(side.lengths) - side.lengths
+def side_bases(records: Records) -> np.ndarray:
+    """[sides]: where each side begins in an array of all ids, each side behind a `</s>` of its own:
+    the slice that begins a token early is `</s> x </s>` for the first sentence of each side."""
+    sizes = np.array([1 + side.ids.size for side in records.sides])
+    return 1 + np.cumsum(sizes) - sizes
 
 
-def starts_and_lengths(records: Records, bases: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """int64 [lines, sides], twice: where each line begins in the array of ids, and its tokens."""
-    starts = [line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)]
-    lengths = [side.lengths for side in records.sides]
-    return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
+def starts_and_lengths(records: Records) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [lines, sides], twice: where each line begins in the ids, and its tokens."""
+    lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
+    return side_bases(records) + np.cumsum(lengths, axis=0) - lengths, lengths
 
 
 def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
@@ -157,10 +159,10 @@ def apart(count: int) -> np.ndarray:
 
 
 def stream_rows(
-    records: Records, base: int, length: int, *, bos: bool = False, documents: bool = False
+    records: Records, length: int, *, bos: bool = False, documents: bool = False
 ) -> Rows:
     """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `length`
-    tokens. `base` is where the text starts in the array of ids. With `bos` each row is `<s>` and
+    tokens. With `bos` each row is `<s>` and
     one token less of text (XLM-R). The last row may be short. documents: each document of a row is
     an example of its own, which attends to no other."""
     (text,) = records.sides
@@ -178,80 +180,10 @@ def stream_rows(
     return plan_rows(
         row,
         text.sentences,
-        starts=base + begins - opens,
+        starts=1 + begins - opens,
         lengths=np.diff(begins, append=total) + opens,
         opens=opens,
     )
-
-
-def pair_rows(
-    records: Records,
-    bases: Sequence[int],
-    length: int,
-    *,
-    max_pieces: int = 100,
-    reset_positions: bool = True,
-    both_orders: bool = True,
-    packing: bool = True,
-    shuffled: bool = False,
-    each_opens: bool = False,
-    reserved: int = 0,
-) -> Rows:
-    """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
-
-    Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all
-    are left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice,
-    x first and y first. `shuffled` pairs each x with the y of another pair (a control: the same
-    text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
-    y </s>`). `reserved`: columns that stay free for each pair.
-    """
-    starts, lengths = starts_and_lengths(records, bases)
-    whole = np.all(lengths > 0, axis=1)
-    keep = whole & (lengths <= max_pieces + 1).all(axis=1)
-    tokens = lengths.sum(axis=1)
-    # One token early: the `</s>` before a sentence opens it.
-    starts = starts[keep] - 1
-    lengths = lengths[keep] + 1
-    rng = np.random.default_rng(NEIGHBOURS_APART)
-    order = rng.permutation(len(starts))
-    starts = starts[order]
-    lengths = lengths[order]
-    if shuffled:
-        # The order is random already, so the next pair's y is a random other y.
-        starts[:, 1] = np.roll(starts[:, 1], 1)
-        lengths[:, 1] = np.roll(lengths[:, 1], 1)
-    fits = lengths.sum(axis=1) + reserved <= length
-    read = np.zeros_like(whole)
-    read[np.flatnonzero(keep)[order][fits]] = True
-    starts = starts[fits]
-    lengths = lengths[fits]
-    sentences = len(starts)
-    row_of_example = rows_of(lengths.sum(axis=1) + reserved, length, packing)
-    languages = np.broadcast_to(np.arange(2), starts.shape)
-    if both_orders and sentences:
-        # The first pass over the pairs turns a random half of them around, the second pass the
-        # others: each row has both orders, and each pair is read in both.
-        turn = rng.random(sentences)[:, None] < 0.5
-        starts = _both_orders(starts, turn)
-        lengths = _both_orders(lengths, turn)
-        languages = _both_orders(languages, turn)
-        second_pass = row_of_example + row_of_example.max() + 1
-        row_of_example = np.concatenate([row_of_example, second_pass])
-    positions = np.zeros_like(lengths)
-    if not reset_positions:
-        positions[:, 1] = lengths[:, 0]
-    rows = plan_rows(
-        row_of_example,
-        sentences,
-        1 + int(both_orders),
-        starts=starts,
-        lengths=lengths,
-        positions=positions,
-        sides=np.arange(2),
-        languages=languages,
-        opens=np.array([True, each_opens]),
-    )
-    return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
 
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
@@ -262,21 +194,6 @@ def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
     return np.concatenate([first_pass, second_pass])
 
 
-def join(records: Records, eos_id: int) -> tuple[np.ndarray, list[int]]:
-    """All ids in one array after a first `</s>`, and where each side begins."""
-    # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
-    # `</s> x </s>` for the very first sentence too.
-    first = np.array([eos_id], records.sides[0].ids.dtype)
-    ids = np.concatenate([first, *(side.ids for side in records.sides)])
-    bases = []
-    begin = first.size
-    for side in records.sides:
-        bases.append(begin)
-        begin += side.ids.size
-    return ids, bases
-
-
-Batch = dict[str, np.ndarray]
 BatchMap = Callable[[Batch, Draws], Batch]
 
 
@@ -303,10 +220,8 @@ class Preprocessor(abc.ABC):
         return self.sides > 1 or self.beside_pairs
 
     @abc.abstractmethod
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        """The rows of one text; `bases[i]` is where side i of the records begins in the ids."""
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        """The rows of one text."""
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         """The map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token
@@ -341,7 +256,7 @@ class Preprocessor(abc.ABC):
         """Whether it reads text in these languages."""
         return True
 
-    def shapes(self, batch: int, length: int) -> dict[str, tuple[int, ...]]:
+    def shapes(self, batch: int, length: int) -> Shapes:
         """The global shapes of its batches."""
         return batch_shapes(
             self.fields,
@@ -354,7 +269,14 @@ class Preprocessor(abc.ABC):
 
 
 class PairPreprocessor(Preprocessor):
-    """Rows of `pair_rows`, whose options these are."""
+    """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
+
+    Pairs with an empty side, a side of more than `max_pieces`, or more tokens in all than a row are
+    left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice, x
+    first and y first. `shuffled_pairs` pairs each x with the y of another pair (a control: the same
+    text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
+    y </s>`).
+    """
 
     sides = 2
     max_pieces: int = 100
@@ -364,21 +286,54 @@ class PairPreprocessor(Preprocessor):
     shuffled_pairs: bool = False
     each_opens: bool = False
 
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        return pair_rows(
-            records,
-            bases,
-            self.text_length(length),
-            max_pieces=self.max_pieces,
-            reset_positions=self.reset_positions,
-            both_orders=self.both_orders,
-            packing=self.packing,
-            shuffled=self.shuffled_pairs,
-            each_opens=self.each_opens,
-            reserved=self.reserved(vocabulary),
+    def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
+        starts, lengths = starts_and_lengths(records)
+        whole = np.all(lengths > 0, axis=1)
+        keep = whole & (lengths <= self.max_pieces + 1).all(axis=1)
+        tokens = lengths.sum(axis=1)
+        rng = np.random.default_rng(NEIGHBOURS_APART)
+        chosen = np.flatnonzero(keep)
+        chosen = chosen[rng.permutation(chosen.size)]
+        # One token early: the `</s>` before a sentence opens it.
+        starts = starts[chosen] - 1
+        lengths = lengths[chosen] + 1
+        if self.shuffled_pairs:
+            # The order is random already, so the next pair's y is a random other y.
+            starts[:, 1] = np.roll(starts[:, 1], 1)
+            lengths[:, 1] = np.roll(lengths[:, 1], 1)
+        sizes = lengths.sum(axis=1) + self.reserved(vocabulary)
+        fits = sizes <= self.text_length(length)
+        read = np.zeros_like(whole)
+        read[chosen[fits]] = True
+        starts = starts[fits]
+        lengths = lengths[fits]
+        sentences = len(starts)
+        row_of_example = rows_of(sizes[fits], self.text_length(length), self.packing)
+        languages = np.broadcast_to(np.arange(2), starts.shape)
+        if self.both_orders and sentences:
+            # The first pass over the pairs turns a random half of them around, the second pass the
+            # others: each row has both orders, and each pair is read in both.
+            turn = rng.random(sentences)[:, None] < 0.5
+            starts = _both_orders(starts, turn)
+            lengths = _both_orders(lengths, turn)
+            languages = _both_orders(languages, turn)
+            second_pass = row_of_example + row_of_example.max() + 1
+            row_of_example = np.concatenate([row_of_example, second_pass])
+        positions = np.zeros_like(lengths)
+        if not self.reset_positions:
+            positions[:, 1] = lengths[:, 0]
+        rows = plan_rows(
+            row_of_example,
+            sentences,
+            1 + int(self.both_orders),
+            starts=starts,
+            lengths=lengths,
+            positions=positions,
+            sides=np.arange(2),
+            languages=languages,
+            opens=np.array([True, self.each_opens]),
         )
+        return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
     def reserved(self, vocabulary: Vocabulary) -> int:
         """Columns of a row that `map` fills for each pair."""
@@ -410,7 +365,7 @@ class BlockRows:
     labels: np.ndarray | None = None
     texts: np.ndarray | None = None
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> Batch:
         """Those that it has, by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
 
@@ -511,9 +466,8 @@ class RowPlan:
         arrays: list[str] = []
         for number in range(len(text.blocks)):
             records = text.of_block(number)
-            bases = side_bases(records)
-            plan = self.preprocessor.rows(records, bases, self.length, self.vocabulary)
-            rows = compact(plan, bases, self.preprocessor.columns(self.length))
+            plan = self.preprocessor.rows(records, self.length, self.vocabulary)
+            rows = compact(plan, records, self.preprocessor.columns(self.length))
             take(number, rows)
             counts.append(plan.count)
             sizes = {name: size + sizes.get(name, 0) for name, size in plan.sizes.items()}
@@ -527,19 +481,8 @@ class RowPlan:
         }
 
 
-def side_bases(records: Records) -> list[int]:
-    """Where each side begins in an array of all ids, of each side behind a `</s>` of its own: the
-    slice that begins a token early is `</s> x </s>` for the first sentence of each side."""
-    bases = []
-    begin = 1
-    for side in records.sides:
-        bases.append(begin)
-        begin += side.ids.size + 1
-    return bases
-
-
-def compact(rows: Rows, bases: Sequence[int], columns: int) -> BlockRows:
-    """A plan over the sides that begin at `bases`, in as few bytes as its numbers need."""
+def compact(rows: Rows, records: Records, columns: int) -> BlockRows:
+    """A plan over the sides of records, in as few bytes as its numbers need."""
     numbers: Any = np.uint16 if columns < 1 << 16 else np.uint32
     kinds = {
         "text": np.uint8,
@@ -553,7 +496,7 @@ def compact(rows: Rows, bases: Sequence[int], columns: int) -> BlockRows:
     }
     slices = np.empty(rows.starts.size, list(kinds.items()))
     # One before its base lies the `</s>` of the side.
-    firsts = np.array(bases) - 1
+    firsts = side_bases(records) - 1
     text = np.searchsorted(firsts, rows.starts, side="right") - 1
     slices["text"] = text
     slices["start"] = rows.starts - firsts[text]
@@ -602,9 +545,7 @@ class RowReader:
         texts: Sequence[TextRows],
         languages: Sequence[Sequence[int]],
         length: int,
-        *,
-        pad_id: int,
-        bos_id: int,
+        vocabulary: Vocabulary,
     ):
         # (text, number of the block in it, its language ids) of each block.
         self._blocks = [
@@ -614,34 +555,39 @@ class RowReader:
         ]
         self._ends = np.cumsum(np.concatenate([text.counts for text in texts]))
         self.length = length
-        self._pad_id = pad_id
-        self._bos_id = bos_id
+        self._vocabulary = vocabulary
         self.names: tuple[str, ...] = TOKEN_FIELDS
         if any(text.labelled for text in texts):
             self.names = (*TOKEN_FIELDS, "labels", "example_weights")
 
     @classmethod
-    def of_arrays(
-        cls, ids: np.ndarray, rows: Rows, languages: Sequence[int], length: int, **special: int
+    def of_records(
+        cls,
+        records: Records,
+        rows: Rows,
+        languages: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> RowReader:
-        """Of one plan over one array of ids, both in memory."""
-        block = compact(rows, [1], length)
+        """Of one plan over records, both in memory."""
+        block = compact(rows, records, length)
+        sides = [np.concatenate([[vocabulary.eos_id], side.ids]) for side in records.sides]
         text = TextRows(
             np.array([rows.count]),
             rows.labels is not None,
             lambda number: block,
-            lambda number, side: ids,
+            lambda number, side: sides[side],
             rows.sizes,
             rows.left_out,
         )
-        return cls([text], [languages], length, **special)
+        return cls([text], [languages], length, vocabulary)
 
     def __call__(
         self,
         rows: np.ndarray,
         draws: Draws | None = None,
         places: np.ndarray | None = None,
-    ) -> dict[str, np.ndarray]:
+    ) -> Batch:
         """draws: of the wrong partners of rows that have such (`partners`), of which those at
         `places` [B] are these rows' (default: all in order); None: those that they were planned
         with."""
@@ -650,7 +596,7 @@ class RowReader:
         fields: Batch = {
             name: np.zeros((rows.size, self.length), np.int32) for name in TOKEN_FIELDS
         }
-        fields["input_ids"].fill(self._pad_id)
+        fields["input_ids"].fill(self._vocabulary.pad_id)
         if "labels" in self.names:
             # An empty row has a label like any other, and a weight of 0.
             fields["labels"] = np.zeros(rows.size, np.int32)
@@ -664,7 +610,7 @@ class RowReader:
 
     def _fill(
         self,
-        fields: dict[str, np.ndarray],
+        fields: Batch,
         which: np.ndarray,
         block: int,
         rows: np.ndarray,
@@ -697,7 +643,7 @@ class RowReader:
             found = text.ids(number, side)[_ranges(starts[here], lengths[here])]
             ids[flat[np.repeat(here, lengths)]] = found
         opens = (slices["opens"] > 0) & (lengths > 0)
-        ids[flat[begins[opens]]] = self._bos_id
+        ids[flat[begins[opens]]] = self._vocabulary.bos_id
         of_slice = {
             "position_ids": slices["positions"],
             "language_ids": languages[slices["languages"]],

@@ -17,7 +17,6 @@ from xlingjax.data.rows.plan import (
     LeftOut,
     Rows,
     apart,
-    line_starts,
     plan_rows,
     rows_of,
     starts_and_lengths,
@@ -28,7 +27,6 @@ from xlingjax.errors import UserError
 
 def translation_rows(
     records: Records,
-    bases: Sequence[int],
     length: int,
     *,
     directions: Sequence[str] = (),
@@ -44,7 +42,7 @@ def translation_rows(
     `max_pieces` are left out. Pairs share rows (`packing`) as far as both sides have room.
     truncate: a longer first text is cut instead, and lacks its `</s>`.
     """
-    starts, lengths = starts_and_lengths(records, bases)
+    starts, lengths = starts_and_lengths(records)
     # Lengths count the `</s>` at the end; the one that opens a side takes a column of its own.
     longest = min(max_pieces + 1, length - 1)
     if truncate:
@@ -100,31 +98,29 @@ def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]
 
 
 def sentence_rows(
-    records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True
+    records: Records, length: int, *, max_pieces: int = 100, packing: bool = True
 ) -> Rows:
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
-    (text,) = records.sides
-    whole = text.lengths > 0
+    starts, tokens = (of_side[:, 0] for of_side in starts_and_lengths(records))
+    whole = tokens > 0
     longest = min(max_pieces + 1, length - 1)
-    keep = whole & (text.lengths <= longest)
+    keep = whole & (tokens <= longest)
     order = apart(int(keep.sum()))
     # One token early: the `</s>` before a sentence opens it.
-    starts = line_starts(text, base)[keep][order] - 1
-    lengths = text.lengths[keep][order].astype(np.int64) + 1
+    starts = starts[keep][order] - 1
+    lengths = tokens[keep][order] + 1
     row = rows_of(lengths, length, packing)
     rows = plan_rows(row, lengths.size, starts=starts, lengths=lengths, opens=True)
-    tokens = text.lengths.astype(np.int64)
     return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
 
 
-def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
+def block_rows(records: Records, length: int, *, packing: bool = False) -> Rows:
     """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
     as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
     room another leaves (`packing`)."""
-    (text,) = records.sides
-    lines, document = documents([text])
-    starts = line_starts(text, base)[lines]
-    size = np.minimum(text.lengths[lines].astype(np.int64), length - 1)
+    lines, document = documents(records.sides)
+    starts, tokens = (of_side[lines, 0] for of_side in starts_and_lengths(records))
+    size = np.minimum(tokens, length - 1)
     # Positions are not needed: they run from 0 in each slice.
     window, _, _ = windows(document, size, length)
     first = np.flatnonzero(np.diff(window, prepend=-1))
@@ -191,6 +187,22 @@ def decoder_fields_behind(target: Batch, start_id: int, pad_id: int) -> Batch:
         **{f"decoder_{name}": target[name] for name in names},
         "decoder_targets": np.where(real, target["input_ids"], 0),
         "decoder_weights": (real & ~first).astype(np.float32),
+    }
+
+
+def written(
+    target: np.ndarray, used: np.ndarray, language: np.ndarray, start: np.ndarray, pad_id: int
+) -> Batch:
+    """The decoder's fields [B, T] of one text a row, the tokens of `target` [B, T] that are `used`:
+    it reads `start` [B, 1] and all but the last, and predicts all. language: [B, 1]."""
+    read = np.concatenate([start, target[:, :-1]], axis=1)
+    return {
+        "decoder_ids": np.where(used, read, pad_id),
+        "decoder_position_ids": np.where(used, np.arange(used.shape[1]), 0),
+        "decoder_language_ids": np.where(used, language, 0),
+        "decoder_pack_ids": used.astype(np.int32),
+        "decoder_targets": np.where(used, target, 0),
+        "decoder_weights": used.astype(np.float32),
     }
 
 

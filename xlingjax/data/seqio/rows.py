@@ -16,11 +16,11 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.batches.loader import as_declared
-from xlingjax.data.features import FIELDS, Field
+from xlingjax.data.features import FIELDS, Batch, Field, Shapes
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.plan import Preprocessor, RowReader, join
+from xlingjax.data.rows.plan import BatchMap, Preprocessor, RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
-from xlingjax.data.store.tokenise import Records, joined
+from xlingjax.data.store.tokenise import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -95,22 +95,24 @@ class ObjectiveRows:
 
     def _blocks(
         self, dataset: tf.data.Dataset, length: int, seeds: tf.data.Dataset
-    ) -> Iterator[dict[str, np.ndarray]]:
+    ) -> Iterator[Batch]:
         """The fields of the rows, some at a time. seeds: of the draws for rows that are made
         together; SeqIO repeats a text before it comes here, so each epoch has others."""
         read = 0
         passed = 0
         any_rows = False
         most = self._lines_up_to(self._lines)
-        make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
-        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        mask = self.preprocessor.map(self._vocabulary, self._counts(), length)
+        # The number is the step: validation's masks, of a fixed seed, are those of the rows.
+        numbered = enumerate(seeds.as_numpy_iterator())
+        chunks: list[list[Tokens]] = []
         # None behind the last chunk: what was read by then is planned, too.
         for chunk in itertools.chain(lines_of(self._task, dataset, self._vocabulary), [None]):
             if chunk is not None:
                 chunks.append(chunk)
-                read += chunk[0][1].size
+                read += chunk[0].lengths.size
             if chunks and (chunk is None or read >= most):
-                for block in self._planned([*zip(*chunks, strict=True)], length, make):
+                for block in self._planned([*zip(*chunks, strict=True)], length, mask, numbered):
                     any_rows = True
                     yield block
                 passed += read
@@ -140,30 +142,12 @@ class ObjectiveRows:
             self._lines_of_text = count
         return min(self._lines_of_text, most or self._lines_of_text)
 
-    def _maker(
-        self, length: int, seeds: Iterator[tuple[int, Any]]
-    ) -> Callable[[RowReader, np.ndarray], dict[str, np.ndarray]]:
-        """What makes the fields of rows [n] of a reader, with the next of the numbered seeds."""
-        mask = self.preprocessor.map(self._vocabulary, self._counts(), length)
-        shapes = mixed_shapes(self.mix, length)
-
-        def make(reader: RowReader, rows: np.ndarray) -> dict[str, np.ndarray]:
-            # The number is the step: validation's masks, of a fixed seed, are those of the rows.
-            number, seed = next(seeds)
-            draws = Draws(int(seed) % (1 << 64), number, rows.size)
-            fields = as_declared(mask(reader(rows, draws), draws), self.preprocessor.fields)
-            return self._padded(fields, shapes, rows.size)
-
-        return make
-
-    def _padded(
-        self, fields: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], rows: int
-    ) -> dict[str, np.ndarray]:
+    def _padded(self, fields: Batch, length: int, rows: int) -> Batch:
         """The fields [rows, ...] with those of the mix that the objective lacks."""
         if len(self.mix) == 1:
             return dict(fields)
         padded = {}
-        for name, shape in shapes.items():
+        for name, shape in mixed_shapes(self.mix, length).items():
             padded[name] = np.zeros((rows, *shape[1:]), FIELDS_OF_MIX[name].dtype)
             if name in fields:
                 corner = tuple(slice(size) for size in fields[name].shape)
@@ -173,26 +157,30 @@ class ObjectiveRows:
 
     def _planned(
         self,
-        sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
+        sides: Sequence[Sequence[Tokens]],
         length: int,
-        make: Callable[[RowReader, np.ndarray], dict[str, np.ndarray]],
-    ) -> Iterator[dict[str, np.ndarray]]:
+        mask: BatchMap,
+        seeds: Iterator[tuple[int, Any]],
+    ) -> Iterator[Batch]:
+        """The fields of all rows of these lines, with the next of the numbered seeds."""
         tokens = tuple(joined(chunks, self._vocabulary) for chunks in sides)
         records = Records(self._languages, tokens)
-        ids, bases = join(records, self._vocabulary.eos_id)
-        plan = self.preprocessor.rows(records, bases, length, self._vocabulary)
+        plan = self.preprocessor.rows(records, length, self._vocabulary)
         if not plan.count:
             return
-        reader = RowReader.of_arrays(
-            ids,
+        reader = RowReader.of_records(
+            records,
             plan,
             self._ids,
             self.preprocessor.columns(length),
-            pad_id=self._vocabulary.pad_id,
-            bos_id=self._vocabulary.bos_id,
+            self._vocabulary,
         )
         for first in range(0, plan.count, AT_ONCE):
-            yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
+            rows = np.arange(first, min(first + AT_ONCE, plan.count))
+            number, seed = next(seeds)
+            draws = Draws(int(seed) % (1 << 64), number, rows.size)
+            fields = as_declared(mask(reader(rows, draws), draws), self.preprocessor.fields)
+            yield self._padded(fields, length, rows.size)
 
 
 def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
@@ -200,12 +188,9 @@ def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
     known = int(data.cardinality())
     if known >= 0:
         return known
-    if most is not None:
-        data = data.take(most)
-    count = 0
-    for batch in data.map(lambda _: 1).batch(1024):
-        count += len(batch)
-    return count
+    # -1 takes all.
+    counted = data.take(-1 if most is None else most)
+    return int(counted.reduce(np.int64(0), lambda count, _: count + 1))
 
 
 def _one_seed(pair: Any) -> Any:
@@ -288,9 +273,9 @@ def mixed_fields(mix: Sequence[Preprocessor]) -> tuple[str, ...]:
     return (*dict.fromkeys(name for one in mix for name in one.fields), "objective_ids")
 
 
-def mixed_shapes(mix: Sequence[Preprocessor], length: int) -> dict[str, tuple[int, ...]]:
+def mixed_shapes(mix: Sequence[Preprocessor], length: int) -> Shapes:
     """The shapes of batches of one row, the longest of the mix."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: Shapes = {}
     for one in mix:
         for name, shape in one.shapes(1, length).items():
             shapes[name] = max(shape, shapes.get(name, shape))

@@ -22,17 +22,18 @@ from xlingjax.data.store.tokenise import (
     SHARDS,
     BlockText,
     TokenFile,
+    Tokens,
     blocks_of_files,
     end_sentences,
     joined,
     of_shards,
-    shard_of_arrays,
+    shard_of,
 )
-from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.sentencepiece import Encoded, Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 
-Lines = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+Lines = Callable[[Any], Encoded]
 """A ragged batch of a feature -> (all lines' ids, int32 [T]; each one's tokens, int32 [lines])."""
 
 
@@ -86,24 +87,22 @@ def task_text(
     return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
 
 
-def _shards(
-    chunks: Iterator[list[tuple[np.ndarray, np.ndarray]]], vocabulary: Vocabulary
-) -> list[dict[str, Any]]:
-    """Each side's shards, stored (see `of_shards`), of chunks of lines: (ids, lengths) a side."""
+def _shards(chunks: Iterator[list[Tokens]], vocabulary: Vocabulary) -> list[dict[str, Any]]:
+    """Each side's shards, stored (see `of_shards`), of chunks of lines, of each side one."""
     shards: list[list[Entry]] = []
-    parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
+    parts: list[list[Tokens]] = []
     lines = 0
     # None behind the last chunk: what is left is a shard, too.
     for chunk in itertools.chain(chunks, [None]):
         if chunk is not None:
             parts.append(chunk)
-            lines += chunk[0][1].size
+            lines += chunk[0].lengths.size
         # Chunks divide a shard.
         if parts and lines >= SHARD_LINES or chunk is None and (lines or parts and not shards):
             sides = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
             shards = shards or [[] for _ in sides]
             for of_side, side in zip(shards, sides, strict=True):
-                of_side.append(shard_of_arrays(side.ids, side.lengths, vocabulary))
+                of_side.append(shard_of(side, vocabulary))
             parts = []
             lines = 0
     return [of_shards(of_side) for of_side in shards]
@@ -279,7 +278,7 @@ def _require_unchanged(task: seqio.Task) -> None:
             )
 
 
-def _ids(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
+def _ids(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> Encoded:
     # Lines that are all of one length come as a plain tensor.
     if not isinstance(ragged, tf.RaggedTensor):
         ragged = tf.RaggedTensor.from_tensor(ragged)
@@ -292,9 +291,7 @@ def _ids(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndar
     return ids.astype(np.int32), ragged.row_lengths().numpy().astype(np.int32)
 
 
-def _tokenised(
-    task: seqio.Task, vocabulary: Vocabulary, lines: Any
-) -> tuple[np.ndarray, np.ndarray]:
+def _tokenised(task: seqio.Task, vocabulary: Vocabulary, lines: Any) -> Encoded:
     try:
         texts = [line.decode() for line in lines.numpy().tolist()]
     except UnicodeDecodeError as error:
@@ -304,9 +301,9 @@ def _tokenised(
 
 def lines_of(
     task: seqio.Task, data: tf.data.Dataset, vocabulary: Vocabulary
-) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
-    """The lines of a task's dataset, some at a time: for each side (ids, tokens of each line), each
-    line ended. Raises UserError where the task's code fails."""
+) -> Iterator[list[Tokens]]:
+    """The lines of a task's dataset, some at a time, of each side. Raises UserError where the
+    task's code fails."""
     readers = {}
     for name in text_features(task, data.element_spec):
         column, read = feature_reader(task, name, data.element_spec, vocabulary)
@@ -315,8 +312,7 @@ def lines_of(
     for batch in _batches(task, data, readers):
         sides = []
         for column, read in readers.items():
-            ids, lengths = without_end(*read(batch[column]), eos_id)
-            sides.append(end_sentences(ids, lengths, eos_id))
+            sides.append(end_sentences(*without_end(*read(batch[column]), eos_id), eos_id))
         yield sides
 
 
@@ -330,7 +326,7 @@ def _batches(
         raise _failed(task, error) from error
 
 
-def without_end(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
+def without_end(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Encoded:
     """Lines without the `</s>` that a task's preprocessors put behind them (`append_eos`)."""
     last = np.cumsum(lengths)[lengths > 0] - 1
     ended = np.zeros(len(lengths), bool)

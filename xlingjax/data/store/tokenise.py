@@ -62,6 +62,26 @@ class Tokens:
             self.lengths[lines],
         )
 
+    def numbers(self) -> np.ndarray:
+        """uint64 [lines]: a number of each line, by its ids; 0 of an empty line. Of 10^8 lines two
+        differing ones have the same number with a probability of 3e-4."""
+        ends = np.cumsum(self.lengths)
+        begins = ends - self.lengths
+        places = 1 + np.arange(self.ids.size) - np.repeat(begins, self.lengths)
+        # Sums that wrap around, by differences of the running sum.
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed(self.ids, places))])
+        return sums[ends] - sums[begins]
+
+
+def mixed(ids: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """uint64: a number of each token at its place (from 1) in its line; a line's is their sum."""
+    mixed = (ids.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= places.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    # splitmix64's last steps.
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
 
 @dataclasses.dataclass(frozen=True)
 class Records:
@@ -95,23 +115,19 @@ def id_dtype(vocabulary: Vocabulary) -> np.dtype:
     return np.dtype(np.uint16 if vocabulary.size <= 1 << 16 else np.int32)
 
 
-def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
-    """One `Tokens` of chunks (ids, lengths)."""
-    dtype = id_dtype(vocabulary)
-    # An empty part first, since there may be no chunk.
-    chunks = [(np.zeros(0, dtype), np.zeros(0, np.int32)), *chunks]
-    ids = np.concatenate([ids.astype(dtype) for ids, _ in chunks])
-    return Tokens(ids, np.concatenate([lengths for _, lengths in chunks]))
+def joined(chunks: Sequence[Tokens], vocabulary: Vocabulary) -> Tokens:
+    """The lines of all chunks, one or more."""
+    ids = np.concatenate([chunk.ids for chunk in chunks])
+    lengths = np.concatenate([chunk.lengths for chunk in chunks])
+    return Tokens(ids.astype(id_dtype(vocabulary)), lengths)
 
 
-def end_sentences(
-    ids: np.ndarray, lengths: np.ndarray, eos_id: int
-) -> tuple[np.ndarray, np.ndarray]:
+def end_sentences(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Tokens:
     """Puts `</s>` after every line that has pieces."""
     # Blank lines stay without an end, since a length of 0 parts documents.
     full = lengths > 0
     ends = np.cumsum(lengths)[full]
-    return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
+    return Tokens(np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32))
 
 
 FORMAT = 5  # part of every name: another form of shard or block leaves the old ones alone
@@ -169,13 +185,15 @@ def of_shards(shards: Iterable[Entry]) -> dict[str, Any]:
     return facts
 
 
-def shard_of_arrays(ids: np.ndarray, lengths: np.ndarray, vocabulary: Vocabulary) -> Entry:
+def shard_of(tokens: Tokens, vocabulary: Vocabulary) -> Entry:
     """A shard that nothing but its content names."""
-    ids = np.ascontiguousarray(ids, id_dtype(vocabulary))
-    digest = hashlib.sha256(np.ascontiguousarray(lengths, np.int32).tobytes())
-    digest.update(ids.tobytes())
+    digest = hashlib.sha256(tokens.lengths.tobytes() + tokens.ids.tobytes())
     name = name_of(FORMAT, "content", digest.hexdigest(), vocabulary.sha256)
-    return get(SHARDS, name, lambda writer: write_shard(writer, [ids], lengths, vocabulary))
+
+    def make(writer: Writer) -> None:
+        write_shard(writer, [tokens.ids], tokens.lengths, vocabulary)
+
+    return get(SHARDS, name, make)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,10 +229,10 @@ def _shard(
         all_ids = []
         all_lengths = [np.zeros(0, np.int32)]
         while chunk := list(itertools.islice(rest, CHUNK_LINES)):
-            ids, lengths = vocabulary.encode_lines(chunk, threads)
-            ids, lengths = end_sentences(ids, lengths, vocabulary.eos_id)
-            all_ids.append(ids.astype(id_dtype(vocabulary)))
-            all_lengths.append(lengths)
+            encoded = vocabulary.encode_lines(chunk, threads)
+            tokens = end_sentences(*encoded, vocabulary.eos_id)
+            all_ids.append(tokens.ids.astype(id_dtype(vocabulary)))
+            all_lengths.append(tokens.lengths)
         write_shard(writer, all_ids, np.concatenate(all_lengths), vocabulary)
 
     return get(SHARDS, _name(text, vocabulary, number), make)

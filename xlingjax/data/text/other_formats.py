@@ -46,5 +46,5 @@ def _first_line(path: Path) -> str:
 def _is_object(line: str) -> bool:
     try:
         return line.startswith("{") and isinstance(parsed_json(line), dict)
-    except (ValueError, RecursionError):
+    except ValueError:
         return False

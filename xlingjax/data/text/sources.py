@@ -30,8 +30,10 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import require_unicode
 from xlingjax.runtime.machine import first_line
 
+Patterns = str | Sequence[str]
 
-def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
+
+def expand(patterns: Patterns, what: str = "text") -> list[tuple[Path, str | None]]:
     """(file, language written before its pattern), sorted, without repeats. A folder, named or
     matched, stands for all files in it.
 
@@ -79,7 +81,7 @@ def _files(pattern: str) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def find_text(patterns: str | Sequence[str]) -> list[Text]:
+def find_text(patterns: Patterns) -> list[Text]:
     """Monolingual texts for the patterns. Raises UserError: no match, unknown language, a table
     without `text`."""
     texts = []
@@ -104,7 +106,7 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
     return texts
 
 
-def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
+def find_pairs(patterns: Patterns) -> list[Pair]:
     """Aligned pairs for the patterns; naming one side of a pair of files is enough. With a `code=`
     before the pattern they lie within that language, the source first.
 
@@ -187,7 +189,7 @@ def _within(path: Path, code: str) -> Pair:
 NEGATIVE = "negative"
 
 
-def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
+def find_negatives(patterns: Patterns) -> list[Triple]:
     """Tables `[name.]src-tgt.tsv` of `mine --negatives`: columns src, tgt, "negative" (in tgt).
 
     Raises UserError: no match, another kind of file, a column that is missing.

@@ -80,7 +80,7 @@ class FastBpeVocabulary(PieceTable):
             config = read_object(folder / "tokenizer_config.json")
             # XLMTokenizer's default.
             lowercase = config.get("do_lowercase_and_remove_accent", True)
-            ids = parsed_json((folder / "vocab.json").read_text(encoding="utf-8"))
+            ids = parsed_json((folder / "vocab.json").read_bytes())
             # Whatever stands behind the last end of a line is no merge, as in transformers.
             lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[:-1]
             return cls(ids, _pairs(lines), lowercase)

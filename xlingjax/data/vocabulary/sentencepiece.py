@@ -50,17 +50,21 @@ VOCABULARY_FILES = (
 """What a run's folder holds of its vocabulary, as far as it has them."""
 
 
+Encoded = tuple[np.ndarray, np.ndarray]
+"""(ids of all lines, one behind the other; how many each has)."""
+
+
 def _written(side: Path) -> dict[str, Any]:
     """The content of our own vocab.json; other programs' files of that name have others."""
     try:
-        written = parsed_json(side.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
+        written = parsed_json(side.read_bytes())
+    except (FileNotFoundError, IsADirectoryError, ValueError):
         return {}
     is_ours = isinstance(written, dict) and written.get("layout") in LAYOUTS
     return written if is_ours else {}
 
 
-def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def _flat(encoded: Sequence[Sequence[int]]) -> Encoded:
     """(ids of all lines one after the other, int32; number of each line's, int32)."""
     lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
     # With its size, so that NumPy need not make the array anew as it grows.
@@ -232,7 +236,7 @@ class Vocabulary:
         spans = [(piece.begin, piece.end) for piece in pieces]
         return ids, spans
 
-    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> Encoded:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
         require_list(lines, "lines")
         encoded = self._processor.encode(list(lines), num_threads=threads)
@@ -306,6 +310,6 @@ class PieceTable(Vocabulary, abc.ABC):
         require_list(words, "words")
         return self._encode_all(list(words))
 
-    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> Encoded:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
         return _flat(self._encode_all(list(lines)))

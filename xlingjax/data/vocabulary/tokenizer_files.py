@@ -133,7 +133,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """A JSON object; {} where there is no such file. Raises OSError and ValueError."""
     if not path.is_file():
         return {}
-    content = parsed_json(path.read_text(encoding="utf-8"))
+    content = parsed_json(path.read_bytes())
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} is no JSON object")
     return content

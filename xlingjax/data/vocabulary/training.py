@@ -20,7 +20,7 @@ import numpy as np
 
 from xlingjax.data.languages import check_spellings
 from xlingjax.data.sampling import smoothed
-from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.sources import Patterns, find_pairs, find_text
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.errors import UserError
@@ -32,8 +32,8 @@ REPORT_LINES = 5000  # lines of each language that the report looks at, evenly s
 
 
 def texts_by_language(
-    mono: str | Sequence[str] = (),
-    parallel: str | Sequence[str] = (),
+    mono: Patterns = (),
+    parallel: Patterns = (),
     require_aligned: bool = False,
 ) -> dict[str, list[Text]]:
     """The texts behind the patterns, sides of pairs included, by sorted language. Raises UserError
@@ -126,8 +126,8 @@ def _count(texts: Sequence[Text]) -> int:
 def train_vocabulary(
     out: str | os.PathLike,
     *,
-    mono: str | Sequence[str] = (),
-    parallel: str | Sequence[str] = (),
+    mono: Patterns = (),
+    parallel: Patterns = (),
     size: int = 32_000,
     model_type: str = "unigram",
     character_coverage: float = 0.9995,
