@@ -37,7 +37,7 @@ def attention_of_pair(
         raise UserError('--pair: a text is empty; give two, --pair "TEXT" "TEXT"')
     known = [language_of(trained, language) for language in languages]
     codes = (known[0][0], known[1][0])
-    ids = [language_index(code, trained.languages, model) for code in codes]
+    ids = [language_index(code, trained) for code in codes]
     # Four tokens open and close the texts.
     tokens = 4 + sum(len(vocabulary.encode(text)) for text in texts)
     most = model.config.max_positions - model.config.position_offset

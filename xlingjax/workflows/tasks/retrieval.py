@@ -140,12 +140,9 @@ class Search:
     def _retrieved(self, bitext: Any, split: str, language: str) -> dict[str, dict[str, list[int]]]:
         # All layers in one pass over the sentences.
         lines = predict_layers(
-            self.run.model,
-            self.run.params,
+            self.run,
             bitext,
-            self.run.vocabulary,
             language,
-            self.run.languages,
             poolings=self.reads.poolings,
             layers=self.reads.layers,
             **self._options,
@@ -157,8 +154,7 @@ class Search:
 
     @property
     def _options(self) -> dict[str, Any]:
-        run = self.run
-        return {"mesh": run.mesh, "dense": run.dense, "done": self.progress.add, **self.reads.text}
+        return {"done": self.progress.add, **self.reads.text}
 
     def _mined(self, bitext: Any, split: str, language: str) -> Sequence[bucc.Pair]:
         # BUCC's threshold is chosen on dev's gold, as its script does.
@@ -166,13 +162,10 @@ class Search:
         if split != "dev":
             dev = read(self.task, self.data, "dev", language)[0]
         return bucc.predict_mining(
-            self.run.model,
-            self.run.params,
+            self.run,
             bitext,
             dev,
-            self.run.vocabulary,
             language,
-            self.run.languages,
             layer=self.reads.layer,
             pooling=self.reads.pooling,
             **self._options,
