@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from xlingjax.report import html
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
@@ -62,20 +63,14 @@ def _figures(job: TableJob) -> dict[str, Any]:
 
 def _markdown(rows: Sequence[Mapping[str, Any]], commands: Sequence[TableJob]) -> str:
     """Checkpoint and figures of each row, and what the commands printed."""
-    parts = ["# Rows"]
-    if rows:
-        texts = []
-        for row in rows:
-            which = f"the best by {row['by']}" if row["by"] else "the last"
-            figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
-            names = {"row": row["row"], "encoder": row["encoder"] or "–"}
-            texts.append(names | {"checkpoint": f"{row['step']}, {which}"} | figures)
-        frame = pd.DataFrame(texts).fillna("–")
-        parts.append(frame.to_markdown(index=False, tablefmt="github", disable_numparse=True))
-    for job in commands:
-        if printed := printed_by(job):
-            command, text = printed
-            # Orbax warns of every checkpoint that has no description of its own.
-            lines = [line for line in text.splitlines() if not line.startswith("WARNING:absl:")]
-            parts.append("\n".join([f"## {job.name}\n\n```\n{command}", *lines, "```"]))
-    return "\n\n".join(parts) + "\n"
+    texts = []
+    for row in rows:
+        which = f"the best by {row['by']}" if row["by"] else "the last"
+        figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
+        names = {"row": row["row"], "encoder": row["encoder"] or "–"}
+        texts.append(names | {"checkpoint": f"{row['step']}, {which}"} | figures)
+    return html.render(
+        "table.md",
+        rows=pd.DataFrame(texts).fillna("–"),
+        printed={job.name: printed for job in commands if (printed := printed_by(job))},
+    )
