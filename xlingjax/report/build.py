@@ -11,6 +11,8 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from xlingjax.evaluation.alignment import METHODS
+from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing, html, pictures, rows, schedule, summary
 from xlingjax.report.run import Run, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
@@ -146,17 +148,23 @@ def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
 def retrieval(runs: Runs) -> dict[str, Any] | None:
     run = next(iter(runs.values()))
     values = run.last("retrieval")
-    return values and {
+    if not values:
+        return None
+    # Of several poolings the first, which the plain figures are of.
+    pooling, layers = next(iter(values["by_layer"].items()))
+    return {
         "over_training": drawing.labelled(pictures.retrieval(runs), "retrieval"),
-        # Of several poolings the first, which the plain figures are of.
-        "pooling": next(iter(values["by_layer"])),
-        "by_layer": pictures.retrieval_grids(values, run.last("floors") or {}),
+        "pooling": pooling,
+        "values": values,
+        "kinds": pictures.KINDS,
+        "best": {kind: best_layer(layers, f"{kind}_en_to_xx") for kind in pictures.KINDS},
+        "beside": pictures.beside_layers(values, run.last("floors") or {}),
     }
 
 
 def alignment(run: Run) -> Any:
     values = run.last("alignment")
-    return values and pictures.alignment_grids(values)
+    return values and {"values": values, "methods": list(METHODS)}
 
 
 def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import MeshConfig, check_shares, make_mesh, mesh_sizes
+from xlingjax.report import html
 from xlingjax.tasks import task_named
 from xlingjax.training.feed import Feed
 from xlingjax.training.initialisation import first_weights
@@ -196,16 +197,17 @@ class _Planner:
 
 def show(plan: Plan) -> int:
     """Print the plan. The exit status: 1 where something is missing or wrong."""
-    if plan.trainings:
-        frame = pd.DataFrame(plan.trainings).rename(columns={"name": "training", "times": "seeds"})
-        print(frame.to_string(index=False, formatters={"flops": "{:.2e}".format}))
-    for line in [*plan.notes, *(f"refused: {fault}" for fault in plan.faults)]:
-        print(line)
+    frame = pd.DataFrame(plan.trainings).rename(columns={"name": "training", "times": "seeds"})
     total = sum(one.times * one.flops for one in plan.trainings)
-    print(
-        f"{sum(one.times for one in plan.trainings):,} trainings, {plan.measured} measured rows and"
-        f" commands, {len(plan.faults)} refused; {total:.2e} FLOPs,"
-        f" {gpu_hours(total):,.1f} hours of one H100 ({UTILISATION:.0%} of"
-        f" {H100 / 1e12:.0f} TFLOP/s)"
+    text = html.render(
+        "table_plan.txt",
+        plan=plan,
+        table=frame.to_string(index=False, formatters={"flops": "{:.2e}".format}),
+        trainings=sum(one.times for one in plan.trainings),
+        flops=total,
+        hours=gpu_hours(total),
+        peak=H100,
+        share=UTILISATION,
     )
+    print(text, end="")
     return int(bool(plan.faults))
