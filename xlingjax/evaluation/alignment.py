@@ -15,6 +15,7 @@ from xlingjax.data.held_out_pairs import PIVOT, aligned_lines, lines_of
 from xlingjax.data.text.files import words_of
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
+from xlingjax.evaluation.retrieval import mean_by_layer
 from xlingjax.inference.encode import token_states
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.search import unit_rows
@@ -197,13 +198,7 @@ class AlignmentEvaluator(Evaluator):
                 }
                 for layer, found in zip(layers, aligned, strict=True)
             }
-        by_layer = {
-            layer: {
-                method: float(np.mean([of[layer][method] for of in by_language.values()]))
-                for method in METHODS
-            }
-            for layer in map(str, layers)
-        }
+        by_layer = mean_by_layer(by_language)
         best = {
             method: min(by_layer, key=lambda layer, m=method: by_layer[layer][m])
             for method in METHODS

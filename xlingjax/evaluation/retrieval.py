@@ -60,7 +60,8 @@ def mean_by_layer(
     tables = list(by_language.values())
     return {
         layer: {
-            score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES
+            score: float(np.mean([table[layer][score] for table in tables]))
+            for score in tables[0][layer]
         }
         for layer in tables[0]
     }

@@ -9,9 +9,8 @@ import pandas as pd
 
 from xlingjax.report import html
 from xlingjax.runtime.files import write_json, write_text
-from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
-from xlingjax.training.tracker import EVALUATION, scalars
+from xlingjax.training.tracker import evaluations_at, scalars
 from xlingjax.workflows.jobs.recipe_run import finished
 from xlingjax.workflows.scorecard import page as scorecard_page
 from xlingjax.workflows.tables.jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
@@ -52,12 +51,10 @@ def _figures(job: TableJob) -> dict[str, Any]:
     if by:
         step = result["best"][by]["step"]
     figures = {}
-    # They are figures of a table, so none is passed over. A step that was measured twice, after a
-    # stop: the later line is of the same weights.
-    for entry in read_lines(job.folder / "evaluations.jsonl", EVALUATION):
-        if entry["step"] == step:
-            for key, value in scalars(entry["values"]).items():
-                figures[f"{entry['name']}/{key}"] = value
+    # They are figures of a table, so no line is passed over.
+    for name, values in evaluations_at(job.folder, step).items():
+        for key, value in scalars(values).items():
+            figures[f"{name}/{key}"] = value
     return {"row": job.row, "encoder": job.encoder, "step": step, "by": by, "figures": figures}
 
 

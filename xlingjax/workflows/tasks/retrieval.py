@@ -92,6 +92,7 @@ def states(
     )
 
 
+@dataclasses.dataclass
 class Search:
     """Finds translations of sentences by their vectors; keeps the accuracy of each layer.
 
@@ -99,14 +100,14 @@ class Search:
     languages that are left. languages: of the task, to say how far it is.
     """
 
-    def __init__(
-        self, run: TrainedRun, task: Task, data: str, reads: States, found: Path,
-        languages: Sequence[str],
-    ):  # fmt: skip
-        self.run, self.task, self.data, self.reads = run, task, data, reads
-        self.found, self.languages = found, languages
-        self.layers: Layers = {}
-        self.progress = Progress()
+    run: TrainedRun
+    task: Task
+    data: str
+    reads: States
+    found: Path
+    languages: Sequence[str]
+    layers: Layers = dataclasses.field(default_factory=dict)
+    progress: Progress = dataclasses.field(default_factory=Progress)
 
     def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
         """Of retrieval the line that each English line finds, of mining the pairs."""
