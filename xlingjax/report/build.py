@@ -109,7 +109,7 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         columns = ["", "this run", *compared]
         figures = {"head": columns, "rows": summary.headline(values, compared)}
         state = html.part("sections", "state", run)
-        return {"state": state, "facts": summary.facts(values), "figures": figures}
+        return {"state": state, "facts": html.part("sections", "size", values), "figures": figures}
 
     empty = {"state": "", "facts": "", "figures": {"rows": []}}
     return html.render(

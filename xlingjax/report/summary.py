@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.report import html, pictures
+from xlingjax.report import pictures
 from xlingjax.report.run import Run
 
 FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}  # of the summary: kind
@@ -113,15 +113,6 @@ def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     # Dev chose the checkpoint, so its figures flatter.
     found = (run.last(kind, prefer="test") for run in runs)
     return next(filter(None, found), {})
-
-
-def facts(summary: Mapping[str, Any]) -> str:
-    """One line of how large the run is and how long it took."""
-    parts = []
-    for name in ("parameters", "tokens_seen", "tokens_per_second"):
-        if name in summary:
-            parts.append(f"{html.number(int(summary[name]))} {name.replace('_', ' ')}")
-    return " · ".join(parts)
 
 
 def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:
