@@ -27,7 +27,7 @@ from xlingjax.training.loop import require_settings
 from xlingjax.training.run_record import model_of
 from xlingjax.workflows.launch import checked, stages_of
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
-from xlingjax.workflows.tables.jobs import MEASURE, SWEEP, THEN, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.jobs import MEASURE, RECIPE, SWEEP, THEN, TableJob
 from xlingjax.workflows.tables.table import Table
 from xlingjax.workflows.tasks.request import Request
 from xlingjax.workflows.tasks.sweep import check
@@ -93,7 +93,7 @@ class _Planner:
 
     def add(self, job: TableJob) -> None:
         """Raises UserError for what it cannot be run for."""
-        if job.kind in TRAINED_BY_RECIPE:
+        if job.kind == RECIPE:
             self.plan.trainings.append(self._by_recipe(job))
             return
         if job.kind == SWEEP:

@@ -13,7 +13,7 @@ from xlingjax.training.run_record import read_result
 from xlingjax.training.tracker import evaluations_at, scalars
 from xlingjax.workflows.jobs.recipe_run import finished
 from xlingjax.workflows.scorecard import page as scorecard_page
-from xlingjax.workflows.tables.jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
+from xlingjax.workflows.tables.jobs import RECIPE, THEN, TableJob, printed_by
 from xlingjax.workflows.tables.table import Table
 
 PAGE = "table.md"
@@ -27,7 +27,7 @@ def show(table: Table, data: str | Path, output: str | Path) -> str:
     if folders:
         parts.append(scorecard_page.show(*folders, output=output))
     jobs = [job for job in table.jobs(data, output) if job.row]
-    trained = [job for job in jobs if job.kind in TRAINED_BY_RECIPE]
+    trained = [job for job in jobs if job.kind == RECIPE]
     commands = [job for job in jobs if job.kind == THEN]
     if trained or commands:
         rows = [_figures(job) for job in trained if finished(job.folder)]
