@@ -158,7 +158,7 @@ def retrieval(runs: Runs) -> dict[str, Any] | None:
         "values": values,
         "kinds": pictures.KINDS,
         "best": {kind: best_layer(layers, f"{kind}_en_to_xx") for kind in pictures.KINDS},
-        "beside": pictures.beside_layers(values, run.last("floors") or {}),
+        "beside": pictures.beside_layers(values, run.last("floors")),
     }
 
 
@@ -226,7 +226,7 @@ def training(runs: Runs) -> list[Any]:
 def samples(run: Run) -> list[dict[str, Any]]:
     """Masked words, and the model's guesses. pieces: (text, the first is right; None: seen)."""
     shown = []
-    for sample in (run.last("masked_samples") or {"texts": []})["texts"]:
+    for sample in run.last("masked_samples").get("texts", ()):
         pieces: list[tuple[str, bool | None]] = []
         pieces += [(piece.replace("▁", " "), None) for piece in sample["pieces"]]
         for slot in sample["slots"]:

@@ -64,7 +64,7 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
         return []
     first = next(iter(evaluated))
     levels = {"chance": 100 * chance(evaluated[first][-1][1])}
-    means = (runs[first].last("floors") or {}).get("mean", {})
+    means = runs[first].last("floors").get("mean", {})
     levels |= {FLOORS[floor]: 100 * mean for floor, mean in means.items()}
     panels = []
     for kind, title in KINDS.items():
