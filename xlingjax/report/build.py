@@ -4,6 +4,7 @@ Each section is a function here, which gives values, and a macro of its name in
 templates/sections.html.j2, which gives HTML.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -84,25 +85,26 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     """The page."""
     name, *compared = runs
     run = runs[name]
-    shown: dict[str, tuple[str, Callable[[], Any]]] = {
-        "retrieval": ("Sentence retrieval", lambda: retrieval(runs)),
-        "alignment": ("Word alignment", lambda: alignment(run)),
-        "accuracy": ("Zero-shot classification", lambda: by_language([*tuned, run], "accuracy")),
-        "tagging": ("Zero-shot tagging", lambda: by_language([*tuned, run], "tagging")),
-        "answers": ("Zero-shot question answering", lambda: by_language([*tuned, run], "span_qa")),
-        "generated": ("Generated text", lambda: generated([run, *tuned])),
-        "perplexity": ("Held-out perplexity", lambda: perplexity(runs)),
-        "training": ("Training", lambda: training(runs)),
-        "samples": ("Masked words", lambda: samples(run)),
-        "rows": ("What the objectives read", lambda: rows.section(run.rows)),
-        "sampling": ("What was sampled", lambda: sampling_tables(run)),
-        "schedule": ("Schedule", lambda: course(run)),
-        "setting": ("Setting", lambda: setting(run)),
-    }
+    all_runs = [*tuned, run]
+    shown: Sequence[tuple[Any, ...]] = (
+        ("retrieval", "Sentence retrieval", retrieval, runs),
+        ("alignment", "Word alignment", alignment, run),
+        ("accuracy", "Zero-shot classification", by_language, all_runs, "accuracy"),
+        ("tagging", "Zero-shot tagging", by_language, all_runs, "tagging"),
+        ("answers", "Zero-shot question answering", by_language, all_runs, "span_qa"),
+        ("generated", "Generated text", generated, [run, *tuned]),
+        ("perplexity", "Held-out perplexity", perplexity, runs),
+        ("training", "Training", training, runs),
+        ("samples", "Masked words", samples, run),
+        ("rows", "What the objectives read", rows.section, run.rows),
+        ("sampling", "What was sampled", sampling_tables, run),
+        ("schedule", "Schedule", course, run),
+        ("setting", "Setting", setting, run),
+    )
     sections = []
-    for anchor, (title, make) in shown.items():
-        body = _of_any_shape(run, title, lambda a=anchor, m=make: _body(a, m()), "")
-        if body:
+    for anchor, title, values_of, *given in shown:
+        make = functools.partial(_body, anchor, values_of, *given)
+        if body := _of_any_shape(run, title, make, ""):
             sections.append((anchor, title, body))
 
     def head() -> dict[str, Any]:
@@ -122,7 +124,8 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     )
 
 
-def _body(anchor: str, values: Any) -> str:
+def _body(anchor: str, values_of: Callable[..., Any], *given: Any) -> str:
+    values = values_of(*given)
     return html.part("sections", anchor, values) if values else ""
 
 
