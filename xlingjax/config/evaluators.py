@@ -107,22 +107,27 @@ def _require_settings(arguments: Mapping[str, Any]) -> None:
     require_numbers(arguments, "[0, 1)", "most shares")
     require_choice(arguments, POOLINGS, "poolings")
     require_choice(arguments, ("self", "all"), "own_masks")
-    require_choice(arguments, (False, True, "tfidf"), "run")
 
 
-@measured("pairs", when="run")
 def floors(
     corpus: Corpus,
     pairs: str | None = None,
     limit: int = 0,
     run: bool | str = False,
     name: str = "retrieval_floors",
-) -> Any:
+) -> Evaluators:
     """Retrieval without a model on the same `pairs`: character TF-IDF, and with run=True LSI on the
     corpus's parallel text too; "tfidf": without it.
 
     `limit`: that of `retrieval`, since more pairs make a harder search.
     """
+    if run not in (False, True, "tfidf"):
+        raise UserError(f'FLOORS: {run!r} is none of False, "tfidf" and True')
+    return _floors(corpus, pairs, limit, run, name)
+
+
+@measured("pairs", when="run")
+def _floors(corpus: Corpus, pairs: str, limit: int, run: bool | str, name: str) -> Any:
     from xlingjax.evaluation.floors import RetrievalFloors
 
     train = None
