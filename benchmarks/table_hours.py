@@ -21,7 +21,7 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.tasks import task_named
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
-from xlingjax.workflows.tables.jobs import SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.jobs import RECIPE, SWEEP, TableJob
 from xlingjax.workflows.tables.table import Table
 from xlingjax.workflows.tasks.request import FILES, MULTI_TASK, values_of
 
@@ -159,7 +159,7 @@ def cost(path: Path) -> Cost:
     finetuning = 0.0
     cells = 0
     for job in jobs:
-        if job.kind in TRAINED_BY_RECIPE:
+        if job.kind == RECIPE:
             recipe = bound(job, pieces)
             pretraining += training_flops(recipe)
             if not job.row:
@@ -173,7 +173,7 @@ def cost(path: Path) -> Cost:
             for flops in trainings(row, job, model):
                 cells += table.seeds
                 finetuning += table.seeds * flops
-    trained = [job for job in jobs if job.kind in TRAINED_BY_RECIPE]
+    trained = [job for job in jobs if job.kind == RECIPE]
     rows = sum(bool(job.row) for job in trained)
     commands = sum(job.printed is not None for job in jobs)
     return Cost(len(trained) - rows, rows, cells, commands, pretraining, finetuning)

@@ -85,12 +85,12 @@ def resumed(run):
     """What a training reads of its logs when it goes on."""
     from xlingjax.training.checkpoint_paths import checkpoint_steps, read_best, require_not_lost
     from xlingjax.training.stopping import Stopping, StoppingConfig
-    from xlingjax.training.tracker import evaluated_at, keep_until
+    from xlingjax.training.tracker import evaluations_at, keep_until
 
     if not checkpoint_steps(run / "checkpoints"):
         require_not_lost(run)
     read_best(run)
-    evaluated_at(run, 20)
+    evaluations_at(run, 20, say=lambda line: None)
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         keep_until(run / name, 20)
     Stopping(StoppingConfig(metric="perplexity/mean", patience=2)).recall(run, 20)

@@ -77,7 +77,7 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     assert cell["layers"]["layer"] == 1 and cell["layers"]["pooling"] == "mean"
     for code in ("de", "ru"):
         (bitext,) = read(task_named("xtreme/tatoeba"), files / "xtreme", "test", code)
-        of = run.model, run.params, bitext, run.vocabulary, code, run.languages
+        of = run, bitext, code
         for pooling, layer in (("mean", 1), ("mean_no_special", 0), ("first", 1)):
             lines = predict_retrieval(*of, layer=layer, pooling=pooling)
             assert found[pooling][code][str(layer)] == pytest.approx(100 * accuracy(lines, bitext))
@@ -131,7 +131,7 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
 
     def lines(folder, code, **options):
         (bitext,) = read(task_named("xtreme/tatoeba"), files / "xtreme", "test", code)
-        of = opened.model, opened.params, bitext, opened.vocabulary, code, opened.languages
+        of = opened, bitext, code
         made = (folder / f"predictions/tatoeba/test-{code}.tsv").read_text().split()
         assert made == [str(line) for line in predict_retrieval(*of, **options)]
         return made

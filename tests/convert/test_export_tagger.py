@@ -54,7 +54,7 @@ def test_every_word_has_the_tag_that_transformers_reads_at_its_first_piece(langu
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     assert tuple(model.config.id2label.values()) == UDPOS.labels
     words = tuple(OURS[language].split())
-    (tags,) = predict(run, UDPOS, [Tagged(words, ())], language, READING, batch_size=8)
+    (tags,) = predict(run, UDPOS, [Tagged(words, ())], language, READING)
     given = tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         best = model(**given).logits[0].argmax(-1).tolist()

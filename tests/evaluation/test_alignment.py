@@ -5,6 +5,7 @@ from tests.helpers import toy
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
+from xlingjax.inference import encode
 
 
 class Characters(toy.ToyVocabulary):
@@ -106,28 +107,26 @@ def test_pharaoh_lines_are_read_back(tmp_path):
         alignment.read_links(path, words)
 
 
-def test_states_are_those_of_each_sentence_alone():
-    model, params = toy.model()
-    vocabulary = toy.ToyVocabulary()
+def test_states_are_those_of_each_sentence_alone(monkeypatch):
+    run = toy.run()
     rows = [[1, 20, 21, 22, 1], [1, 31, 1], list(range(14, 40))]
 
     def states_of(rows, layer, **options):
-        given = (model, params, rows, 0, vocabulary)
-        return alignment.token_states(*given, layers=[layer], **options)
+        return alignment.token_states(run, rows, "de", [layer], **options)
 
-    states = states_of(rows, 1, buckets=(4, 8), tokens_per_batch=16)
-    (alone,), (top,) = (states_of(rows[:1], layer, buckets=(8,)) for layer in (1, 2))
+    monkeypatch.setattr(encode, "BUCKETS", (4, 8))
+    states = states_of(rows, 1, tokens_per_batch=16)
+    monkeypatch.setattr(encode, "BUCKETS", (8,))
+    (alone,), (top,) = (states_of(rows[:1], layer) for layer in (1, 2))
     np.testing.assert_allclose(states[0], alone, atol=1e-5)
     assert [h.shape[:2] for h in states] == [(1, 5), (1, 3), (1, 8)]  # cut at the last bucket
     assert np.abs(top - alone).max() > 1e-3
 
 
 def test_a_sentence_aligns_with_itself():
-    model, params = toy.model()
     words = ["abc", "de", "fgh"]
-    ((found,),) = alignment.align(
-        model, params, [(words, words)], ("de", "de"), toy.LANGUAGES, Characters(), layers=[0]
-    )
+    run = toy.run(vocabulary=Characters())
+    ((found,),) = alignment.align(run, [(words, words)], ("de", "de"), [0])
     assert {(i, i) for i in range(3)} <= found.links("intersection")
     np.testing.assert_allclose(np.diag(found.similarity), 1, atol=1e-5)
 

@@ -8,8 +8,7 @@ from xlingjax.evaluation import bucc, tatoeba
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.workflows.tasks import retrieval
 
-ARGUMENTS = (toy.ToyVocabulary(), "de", toy.LANGUAGES)
-ALIKE = toy.model(num_languages=0)
+ALIKE = toy.run(toy.model(num_languages=0))
 """To it a sentence and its copy in another language are the same."""
 GOLD = {("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")}
 
@@ -73,16 +72,16 @@ def sides(count, noise, seed):
 def test_translations_are_mined_from_texts_and_the_threshold_comes_from_dev():
     dev, test = sides(15, 10, seed=0), sides(15, 10, seed=1)
     options = {"layer": 0, "pooling": "mean"}
-    found = bucc.predict_mining(*ALIKE, test, dev, *ARGUMENTS, **options)
+    found = bucc.predict_mining(ALIKE, test, dev, "de", **options)
     assert scored(found.pairs, test.gold)[2] > 80
-    on_dev = bucc.mine_pairs(*ALIKE, dev, *ARGUMENTS, **options)
+    on_dev = bucc.mine_pairs(ALIKE, dev, "de", **options)
     assert found.threshold == bucc.tune_threshold(on_dev, dev.gold)
-    mined = bucc.mine_pairs(*ALIKE, test, *ARGUMENTS, **options)
+    mined = bucc.mine_pairs(ALIKE, test, "de", **options)
     kept = [pair for pair, score in mined.items() if score >= found.threshold]
     assert found.pairs == kept != list(mined)
     assert list(mined.values()) == sorted(mined.values(), reverse=True)
     with pytest.raises(UserError, match="de: the dev set has no gold"):
-        bucc.predict_mining(*ALIKE, test, Bitext(dev.source, dev.target, None), *ARGUMENTS)
+        bucc.predict_mining(ALIKE, test, Bitext(dev.source, dev.target, None), "de")
 
 
 def test_equal_sentences_are_searched_as_one_and_have_no_id():
@@ -93,7 +92,7 @@ def test_equal_sentences_are_searched_as_one_and_have_no_id():
     more = (*plain.source, ("de-copy", f" {first} "), ("de-blank", " "))
     doubled = Bitext(more, plain.target, plain.gold)
     options = {"layer": 0, "pooling": "mean"}
-    without = bucc.mine_pairs(*ALIKE, plain, *ARGUMENTS, **options)
-    found = bucc.mine_pairs(*ALIKE, doubled, *ARGUMENTS, **options)
+    without = bucc.mine_pairs(ALIKE, plain, "de", **options)
+    found = bucc.mine_pairs(ALIKE, doubled, "de", **options)
     assert set(found) == set(without) - {next(pair for pair in without if pair[0] == "de-0")}
     assert all(found[pair] == pytest.approx(without[pair], rel=1e-5) for pair in found)

@@ -51,7 +51,7 @@ def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
         own, partner = (found == rows["labels"]).mean(1)
         want[language] = own
         english.append(partner)
-    evaluator = accuracy(files, LABELS, reading=dict(length=12), batch_size=4, trained_on=("de",))
+    evaluator = accuracy(files, LABELS, reading=dict(length=12), trained_on=("de",))
     values = evaluator(encoder, params, 0)
     assert values["by_language"] == pytest.approx(want | {"en": np.mean(english)})
     assert [*want.values()] != english  # the sides differ

@@ -77,12 +77,11 @@ def test_pooling_weights():
 
 
 def test_embedding_does_not_depend_on_company_or_bucket(monkeypatch):
-    encoder, params = toy.model()
     texts = toy.sentences(9)
 
     def embedded(texts):
-        how = ("en", toy.LANGUAGES, toy.ToyVocabulary(), ("mean", "first"))
-        return encode.embed_texts(encoder, params, texts, *how, max_length=16, tokens_per_batch=64)
+        how = ("en", ("mean", "first"))
+        return encode.embed_texts(toy.run(), texts, *how, max_length=16, tokens_per_batch=64)
 
     alone = embedded(texts[4:5])
     monkeypatch.setattr(encode, "BUCKETS", (8,))

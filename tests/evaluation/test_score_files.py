@@ -11,6 +11,7 @@ from xlingjax.data.labelled.task import Files, Task
 from xlingjax.errors import UserError
 from xlingjax.evaluation import score_files
 from xlingjax.evaluation.submissions import write_predictions
+from xlingjax.report import html
 from xlingjax.tasks import suite_tasks
 
 
@@ -72,7 +73,7 @@ def test_what_is_missing_is_an_error_or_said(folders):
     ]
     # A mean over fewer languages is another number: it makes no group and no overall.
     assert told["groups"] == {"understanding": None} and told["overall"] is None
-    notes = list(score_files.footnotes(told))
+    notes = html.render("scores.txt", **told).splitlines()
     assert notes[-2:] == ["no predictions: xglue/nc en", "no gold: xglue/qam fr"]
     write_predictions(TASKS[0], made, "en", ["x", "y"])
     with pytest.raises(UserError, match="no test files of 'fr' in .*qam."):

@@ -20,6 +20,7 @@ from xlingjax.evaluation.span_qa import best_answers, n_best, predict, predict_a
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.model.partition import MeshConfig, make_mesh
 from xlingjax.preprocessors.span_qa import Window, span_rows
+from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.tasks import task_named
 
 SIZES = dict(length=14, stride=4, max_question=3)
@@ -137,7 +138,8 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
     questions = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(4)]
     rows, windows = span_rows(questions, XLM, 14, 2, stride=4, max_question=3)
     logits = predict(*model, rows)
-    found = predict_answers(*model, questions, XLM, 2, **SIZES, longest=3, batch_size=2)
+    run, reading = toy.run(model, XLM), Reading(**SIZES, longest=3)
+    found = predict_answers(run, questions, "fr", reading)
     for index, q in enumerate(questions):
         scored = []
         for row, w in enumerate(windows):
@@ -147,13 +149,13 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
                     scored.append((score, q.context[w.spans[i, 0] : w.spans[j, 1]]))
         assert found[q.id] == max(scored)[1]
     unlabelled = [replace(q, answers=(), starts=()) for q in questions]
-    assert predict_answers(*model, unlabelled, XLM, 2, **SIZES, longest=3) == found
+    assert predict_answers(run, unlabelled, "fr", reading) == found
     path = write_predictions(task_named("xtreme/xquad"), tmp_path, "de", found)
     assert json.loads(path.read_text()) == found
     with pytest.raises(UserError, match="rows of 65 tokens use 65 positions and model tiny has 64"):
-        predict_answers(*model, questions, XLM, 2, length=65)
+        predict_answers(run, questions, "fr", Reading(length=65))
     with pytest.raises(UserError, match="question 0 stands twice"):
-        predict_answers(*model, [questions[0], questions[0]], XLM, 0, **SIZES)
+        predict_answers(run, [questions[0], questions[0]], "de", reading)
 
 
 def answers(files, metric="squad", *, length, limit=0):

@@ -8,12 +8,14 @@ from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tagging
+from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 from xlingjax.preprocessors.task_rows import Reading, task_rows
 from xlingjax.tasks import task_named
 from xlingjax.workflows.tasks import request
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
+RUN = TrainedRun(None, None, Characters(), ("de", "zh"))
 
 
 def test_a_tag_stands_at_the_first_piece_of_its_word():
@@ -44,9 +46,9 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     columns = lambda model, params, rows, **how: np.arange(9)[None]  # noqa: E731
     monkeypatch.setattr(tagging, "predict", columns)
     # Read joined, the second word shares its piece with the first.
-    given = (None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0)
+    given = (RUN, [untagged], list("abcdefghi"), "zh")
     for apart, tags in ((True, ["b", "d", "e"]), (False, ["b", "b", "d"])):
-        assert tagging.predict_tags(*given, length=9, apart=apart) == [tags]
+        assert tagging.predict_tags(*given, Reading(length=9, apart=apart)) == [tags]
 
 
 def test_all_pieces_of_a_word_have_its_tag():
@@ -91,7 +93,7 @@ def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
     ]
 
     def predicted(sentences):
-        return tagging.predict_tags(None, None, sentences, Characters(), TAGS, "de", 0, length=5)
+        return tagging.predict_tags(RUN, sentences, TAGS, "de", Reading(length=5))
 
     monkeypatch.setattr(tagging, "predict", lambda model, params, rows, **_: rows["tag_labels"])
     assert predicted(sentences) == [list(sentence.tags) for sentence in sentences]
@@ -114,9 +116,8 @@ def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monk
 
     monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.array([[0, 1, 0, 0, 0]]))
     sentence = Tagged(("a", "b", "c"), ())
-    made = tagging.predict_tags(
-        None, None, [sentence], InTwos(), tags, "zh", 0, length=5, apart=False
-    )
+    run = TrainedRun(None, None, InTwos(), ("zh",))
+    made = tagging.predict_tags(run, [sentence], tags, "zh", Reading(length=5, apart=False))
     assert made == [expected]
 
 

@@ -11,7 +11,7 @@ from xlingjax.inference.search import unit_rows
 TEXTS = toy.sentences(12, seed=4)
 ORDER = np.random.default_rng(0).permutation(12)
 """English line i is the translation of foreign line ORDER[i]."""
-ALIKE = toy.model(num_languages=0)
+ALIKE = toy.run(toy.model(num_languages=0))
 """To it a sentence and its copy in another language are the same."""
 
 
@@ -24,10 +24,8 @@ def bitext():
     return Bitext(source, target, gold)
 
 
-def predict(bitext, model=None, **options):
-    return tatoeba.predict_retrieval(
-        *(model or toy.model()), bitext, toy.ToyVocabulary(), "de", toy.LANGUAGES, **options
-    )
+def predict(bitext, run=None, **options):
+    return tatoeba.predict_retrieval(run or toy.run(), bitext, "de", **options)
 
 
 def test_the_papers_layer():
@@ -46,10 +44,8 @@ def test_english_asks_and_foreign_lines_answer(bitext):
 
 @pytest.mark.parametrize("pooling", encode.POOLINGS)
 def test_predictions_are_those_of_a_plain_search(bitext, pooling):
-    encoder, params = toy.model()
-    given = toy.LANGUAGES, toy.ToyVocabulary(), (pooling,)
     foreign, english = (
-        encode.embed_texts(encoder, params, TEXTS, code, *given, max_length=64)[0]
+        encode.embed_texts(toy.run(), TEXTS, code, (pooling,), max_length=64)[0]
         for code in ("de", "en")
     )
     for layer in (1, 2):
@@ -59,14 +55,13 @@ def test_predictions_are_those_of_a_plain_search(bitext, pooling):
 
 
 def test_every_layer_and_pooling(bitext):
-    options = toy.ToyVocabulary(), "de", toy.LANGUAGES
-    found = tatoeba.predict_layers(*ALIKE, bitext, *options)
+    found = tatoeba.predict_layers(ALIKE, bitext, "de")
     assert list(found) == list(encode.POOLINGS) and list(found["mean"]) == [0, 1, 2]
     assert tatoeba.accuracy(found["mean"][0], bitext) == 1.0
     assert found["first"][0] == [0] * 12  # every sentence begins alike: all find line 0
     for pooling, layer in (("mean_no_special", 1), ("first", 2)):
         assert found[pooling][layer] == predict(bitext, ALIKE, layer=layer, pooling=pooling)
-    some = tatoeba.predict_layers(*ALIKE, bitext, *options, poolings=("first",), layers=(2, 0))
+    some = tatoeba.predict_layers(ALIKE, bitext, "de", poolings=("first",), layers=(2, 0))
     assert some == {"first": {2: found["first"][2], 0: found["first"][0]}}
 
 

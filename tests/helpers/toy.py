@@ -59,6 +59,13 @@ def model(**overrides):
     return encoder, tiny.params(encoder, 1)
 
 
+def run(made=None, vocabulary=None, mesh=None):
+    """A `TrainedRun` of `model()`, or of the model and parameters given."""
+    from xlingjax.inference.run import TrainedRun
+
+    return TrainedRun(*(made or model()), vocabulary or ToyVocabulary(), LANGUAGES, mesh)
+
+
 def sentences(count: int, seed: int = 0, longest: int = 12):
     import numpy as np
 

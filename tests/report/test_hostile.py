@@ -75,11 +75,12 @@ def test_reports(tmp_path):
 
 def test_anchors_and_parts_are_escaped():
     for payload in PAYLOADS:
+        layer = {payload: {"raw": 0.5}}
         parts = {
             "note": [payload],
             "details": [payload, payload],
             "table": [[payload], [[payload]]],
-            "heat": [[payload], [(payload, [1.0])]],
+            "by_layer": [payload, {payload: layer}, layer, "raw", {payload: {payload: 0.1}}],
             "figures": [[("<svg></svg>", payload)]],
         }
         made = [html.part("parts", name, *values) for name, values in parts.items()]

@@ -111,7 +111,7 @@ def test_one_text_is_no_list(texts):
     for call in (
         lambda: run.embed(texts, "de"),
         lambda: token_ids(texts, vocabulary, 9),
-        lambda: embed_texts(None, None, texts, "de", ["de"], vocabulary),
+        lambda: embed_texts(run, texts, "de"),
         lambda: require_texts(texts, "lines"),
     ):
         with pytest.raises(UserError, match="is one text, .*give a list"):

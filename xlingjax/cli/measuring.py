@@ -121,7 +121,8 @@ def score(args: Namespace) -> int:
         require_apart(args.output, {"--predictions": args.predictions, "--gold": args.gold})
     if args.metric:
         return _score_lines(args)
-    from xlingjax.evaluation.score_files import footnotes, score_files, score_lines
+    from xlingjax.evaluation.score_files import score_files
+    from xlingjax.report import html
     from xlingjax.runtime.files import write_json
     from xlingjax.tasks import suite_tasks
 
@@ -129,8 +130,7 @@ def score(args: Namespace) -> int:
         suite_tasks(args.suite), args.predictions, args.gold, args.split, args.allow_missing
     )
     print(f"{args.suite}, {args.split}: {args.predictions}")
-    for line in (*score_lines(scores), *footnotes(scores)):
-        print(line)
+    print(html.render("scores.txt", **scores), end="")
     if args.output:
         record = {"suite": args.suite, "predictions": args.predictions, "gold": args.gold, **scores}
         Path(args.output).parent.mkdir(parents=True, exist_ok=True)

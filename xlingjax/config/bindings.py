@@ -28,13 +28,17 @@ _UNIONS = (typing.Union, types.UnionType)
 _SEQUENCES = (tuple, list, collections.abc.Sequence)
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`; an argument of another type than it declares raises SettingError."""
+def checked(
+    function: Callable[..., Any], require: Callable[[str, Any], None] = lambda name, value: None
+) -> Callable[..., Any]:
+    """`function`; an argument of another type than it declares raises SettingError. require: raises
+    it for what else an argument may not be."""
     signature = inspect.signature(function, eval_str=True)
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
         for name, value in arguments.items():
+            require(name, value)
             annotation = signature.parameters[name].annotation
             if not fits(value, annotation):
                 raise SettingError(name, value, in_words(annotation))

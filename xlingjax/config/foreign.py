@@ -2,8 +2,7 @@
 values. Modules are imported, and addresses read, that the user's own files and flags name; others
 with --trust. Decided of the values that gin hands over, however they are written."""
 
-import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from xlingjax.config.gin_files import BINDING, IMPORT, Statement, words_in
@@ -56,27 +55,13 @@ def _require_bindable(one: Statement, bindable: Collection[str]) -> None:
             )
 
 
-def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which gin calls by `name`; raises SettingError for an argument that a run's own
-    file may not have given."""
-
-    @functools.wraps(function)
-    def call(**arguments: Any) -> Any:
-        for parameter, value in arguments.items():
-            require_allowed(parameter, value, (name, parameter) in MODULES)
-        return function(**arguments)
-
-    # gin would look through it.
-    del call.__wrapped__
-    return call
-
-
-def require_allowed(parameter: str, value: Any, names_modules: bool = False) -> None:
-    """Raises SettingError."""
+def require_allowed(parameter: str, value: Any, function: str = "") -> None:
+    """Raises SettingError for an argument of the function, or a macro, that a run's own file may
+    not have given."""
     if _named is None:
         return
     for word in words_in(value):
-        if names_modules and not _is_allowed_module(word):
+        if (function, parameter) in MODULES and not _is_allowed_module(word):
             needed = f"this file came with a run, and has module {word!r} imported: --trust"
             raise SettingError(parameter, value, needed)
         if is_address(word) and word not in _named:

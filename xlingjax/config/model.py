@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from xlingjax.config.bindings import parameter, with_fields
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
 from xlingjax.data.text.sources import split_list
@@ -74,24 +75,6 @@ def model(
     return base.replace(**sizes, **overrides)
 
 
-def _signature() -> inspect.Signature:
-    """That of `model`, each field spelled out: an unknown name is refused where it is bound."""
-    signature = inspect.signature(model)
-    *named, _ = signature.parameters.values()
-    of_fields = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            # The preset's or the run's, which is not written into a run's configuration.
-            default=_UNSET,
-            annotation=field.type,
-        )
-        for field in fields(ModelConfig)
-        if field.name not in signature.parameters
-    ]
-    return signature.replace(parameters=[*named, *of_fields])
-
-
 _UNSET = object()
 _ENCODER: dict[str, Any] = dict(
     decoder_layers=0,
@@ -107,7 +90,17 @@ _ENCODER: dict[str, Any] = dict(
     dan=0,
 )
 """A model without all that objectives, decoders and heads add to it."""
-model.__signature__ = _signature()
+_OWN = inspect.signature(model).parameters
+# Each field spelled out: an unknown name is refused where it is bound. What is left out is the
+# preset's or the run's, and is not written into a run's configuration.
+model.__signature__ = with_fields(
+    model,
+    {
+        field.name: parameter(field.name, field.type, _UNSET)
+        for field in fields(ModelConfig)
+        if field.name not in _OWN
+    },
+)
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:

@@ -75,8 +75,8 @@ def register(name: str, function: Callable) -> None:
 
 
 def _configurable(name: str, function: Callable) -> None:
-    guarded = foreign.guarded(name, checked(function))
-    gin.external_configurable(guarded, name, module="xlingjax")
+    guard = functools.partial(foreign.require_allowed, function=name)
+    gin.external_configurable(checked(function, guard), name, module="xlingjax")
 
 
 # {what is bound: where, at last}, of the recipe that gin holds, which are the process's own too.

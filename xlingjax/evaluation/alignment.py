@@ -15,7 +15,9 @@ from xlingjax.data.held_out_pairs import PIVOT, aligned_lines, lines_of
 from xlingjax.data.text.files import words_of
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
-from xlingjax.inference.encode import language_index, token_states
+from xlingjax.evaluation.retrieval import mean_by_layer
+from xlingjax.inference.encode import token_states
+from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.search import unit_rows
 from xlingjax.training.evaluator import Evaluator
 
@@ -74,24 +76,19 @@ class Alignment:
 
 
 def align(
-    model,
-    params,
+    run: TrainedRun,
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
     languages: tuple[str, str],
-    run_languages: Sequence[str],
-    vocabulary,
-    *,
     layers: Sequence[int],
-    mesh=None,
 ) -> list[list[Alignment]]:
     """The word alignments of pairs of sentences, from each layer's states (0: the embeddings)."""
+    vocabulary = run.vocabulary
     sides = []
     # Each side by itself: the method reads two texts that do not see each other.
     for side, language in enumerate(languages):
         pieces = [pieces_of_words(pair[side], language, vocabulary) for pair in pairs]
         rows = [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces]
-        index = language_index(language, run_languages, model)
-        states = token_states(model, params, rows, index, vocabulary, layers=layers, mesh=mesh)
+        states = token_states(run, rows, language, layers)
         # Without the tokens that open and close a sentence. A long one was cut, words and all.
         vectors = [unit_rows(h_NLD[:, 1:-1]) for h_NLD in states]
         owners = [of[: v_NLD.shape[1]] for v_NLD, (_, of) in zip(vectors, pieces, strict=True)]
@@ -189,25 +186,19 @@ class AlignmentEvaluator(Evaluator):
     name: str = "alignment"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        run = TrainedRun(model, params, self.vocabulary, self.languages, mesh)
         layers = range(model.config.layers + 1)
         by_language: dict[str, dict[str, dict[str, float]]] = {}
         for language, gold in self.gold.items():
-            codes = language, PIVOT
-            of = model, params, gold.pairs, codes, self.languages, self.vocabulary
+            aligned = align(run, gold.pairs, (language, PIVOT), layers)
             by_language[language] = {
                 str(layer): {
                     method: error_rate([one.links(method) for one in found], gold.links)
                     for method in METHODS
                 }
-                for layer, found in zip(layers, align(*of, layers=layers, mesh=mesh), strict=True)
+                for layer, found in zip(layers, aligned, strict=True)
             }
-        by_layer = {
-            layer: {
-                method: float(np.mean([of[layer][method] for of in by_language.values()]))
-                for method in METHODS
-            }
-            for layer in map(str, layers)
-        }
+        by_layer = mean_by_layer(by_language)
         best = {
             method: min(by_layer, key=lambda layer, m=method: by_layer[layer][m])
             for method in METHODS

@@ -5,13 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax.sharding import Mesh
-
 from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tatoeba
 from xlingjax.evaluation.tatoeba import chosen_layer, side_vectors
 from xlingjax.inference import mine
+from xlingjax.inference.run import TrainedRun
 
 NEIGHBOURS = 4
 Pair = tuple[str, str]
@@ -32,9 +31,14 @@ def paper_layer(layers: int) -> int:
 
 
 def mine_pairs(
-    model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
-    *, layer: int | None = None, pooling: str = "first", mesh: Mesh | None = None, **options: Any,
-) -> dict[Pair, float]:  # fmt: skip
+    run: TrainedRun,
+    bitext: Bitext,
+    language: str,
+    *,
+    layer: int | None = None,
+    pooling: str = "first",
+    **options: Any,
+) -> dict[Pair, float]:
     """{(foreign id, English id): score}, best first: all that mining gives.
 
     Ratio margin over 4 neighbours each way, each sentence once. Equal sentences of a side are
@@ -42,14 +46,14 @@ def mine_pairs(
     own and is left out of the result, as are scores that are not above 0. layer: None:
     `paper_layer`. pooling ... options: as in `predict_retrieval`; XTREME's pooling is "first" here.
     """
-    layers = model.config.layers
+    layers = run.model.config.layers
     layer = paper_layer(layers) if layer is None else chosen_layer(layer, layers)
     # As XTREME's script: a sentence that is there twice would be its own nearest rival.
     source_ids, target_ids = _unified(bitext.source), _unified(bitext.target)
     sides = [tuple((text, text) for text in ids) for ids in (source_ids, target_ids)]
-    of = model, params, Bitext(*sides, None), vocabulary, language, languages, (pooling,)
-    foreign, english = side_vectors(*of, layers=(layer,), mesh=mesh, **options)
-    found = mine.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
+    options |= {"poolings": (pooling,), "layers": (layer,)}
+    foreign, english = side_vectors(run, Bitext(*sides, None), language, **options)
+    found = mine.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=run.mesh)
     of_source, of_target = [*source_ids.values()], [*target_ids.values()]
     pairs = {}
     for i, j, score in zip(found.source, found.target, found.scores, strict=True):
@@ -99,15 +103,13 @@ def kept(mined: Mapping[Pair, float], threshold: float) -> list[Pair]:
 
 
 def predict_mining(
-    model, params, test: Bitext, dev: Bitext, vocabulary, language: str, languages: Sequence[str],
-    **options: Any,
-) -> Mining:  # fmt: skip
+    run: TrainedRun, test: Bitext, dev: Bitext, language: str, **options: Any
+) -> Mining:
     """The pairs of `test` from the threshold on that is best on `dev`, which has gold; where both
     are one set, its F1 flatters. options, errors: see `mine_pairs`."""
     if not dev.gold:
         raise UserError(f"{language}: the dev set has no gold pairs to tune the threshold on")
-    of = vocabulary, language, languages
-    on_dev = mine_pairs(model, params, dev, *of, **options)
+    on_dev = mine_pairs(run, dev, language, **options)
     threshold = tune_threshold(on_dev, dev.gold)
-    mined = on_dev if test is dev else mine_pairs(model, params, test, *of, **options)
+    mined = on_dev if test is dev else mine_pairs(run, test, language, **options)
     return Mining(kept(mined, threshold), threshold)

@@ -18,6 +18,7 @@ from xlingjax.data.held_out_pairs import Pairs, held_out
 from xlingjax.data.overlap import HeldOut
 from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
+from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import by_batch, compiled
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.training.evaluator import Evaluator
@@ -44,7 +45,7 @@ def text_rows(
     # A short text gives one row that is not full, and not nothing.
     count = max(1, min(len(stream) // step, limit or len(stream)))
     chunks = [start + stream[i * step : (i + 1) * step] for i in range(count)]
-    return _rows(chunks, None, vocabulary, length, (language_id, 0))
+    return rows_of(chunks, language_id, vocabulary.pad_id, count, length)
 
 
 def language_id(language: str, languages: Sequence[str], where: Any) -> int:
@@ -76,7 +77,7 @@ def sentence_rows(
     rows = [[vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id] for text in written]
     # After long ones are left out, so that the limit counts what is measured.
     rows = [row for row in rows if len(row) <= length][: limit or None]
-    return _rows(rows, None, vocabulary, length, (language_id, 0))
+    return rows_of(rows, language_id, vocabulary.pad_id, len(rows), length)
 
 
 def pair_rows(
@@ -96,44 +97,29 @@ def pair_rows(
     """
     # XLM-R opens the second text of a pair with `</s>`; word recovery reads each as one alone.
     opens = vocabulary.bos_id if each_opens else vocabulary.eos_id
-    first, second = [], []
+    both: list[list[int]] = []
+    turns = []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
-        if limit and len(first) >= limit:
+        if limit and len(both) >= limit:
             break
         x = [vocabulary.bos_id, *vocabulary.encode(foreign), vocabulary.eos_id]
         y = [opens, *vocabulary.encode(english), vocabulary.eos_id]
         if foreign and english and len(x) + len(y) <= length:
-            first.append(x)
-            second.append(y)
-    if not first:
+            both.append(x + y)
+            turns.append([len(x)])
+    if not both:
         raise UserError(
             f"no {pairs.language}-{pairs.pivot} pair fits a row of {length} tokens: raise the"
             " length"
         )
-    return _rows(first, second, vocabulary, length, language_ids, reset_positions)
-
-
-def _rows(
-    first, second, vocabulary, length: int, language_ids: tuple[int, int], reset_positions=True
-) -> Rows:
-    if second is None:
-        second = [[]] * len(first)
-    turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
-    end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(-1, 1)
-    column_L = np.arange(length)
-    valid_BL = column_L < end_B1
-    side_BL = valid_BL & (column_L >= turn_B1)
-    input_ids = np.full(valid_BL.shape, vocabulary.pad_id)
-    for row, (x, y) in enumerate(zip(first, second, strict=True)):
-        input_ids[row, : len(x) + len(y)] = [*x, *y]
-    fields = {
-        "input_ids": input_ids,
-        "position_ids": (column_L - turn_B1 * (side_BL & reset_positions)) * valid_BL,
-        "language_ids": np.where(side_BL, language_ids[1], language_ids[0]) * valid_BL,
-        "pack_ids": valid_BL,
+    rows = rows_of(both, language_ids[0], vocabulary.pad_id, len(both), length)
+    turn_B1 = np.array(turns, np.int32)
+    side_BL = ((np.arange(length) >= turn_B1) * rows["pack_ids"]).astype(np.int32)
+    return rows | {
+        "position_ids": rows["position_ids"] - turn_B1 * side_BL * reset_positions,
+        "language_ids": np.where(side_BL, language_ids[1], rows["language_ids"]).astype(np.int32),
         "sides": side_BL,
     }
-    return {name: values.astype(np.int32) for name, values in fields.items()}
 
 
 def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0) -> Rows:

@@ -1,6 +1,7 @@
 """BTMLM's perplexity by the share of pseudo tokens (ERNIE-M §4.3, figure 5): how much a model gains
 from what it has written in another language."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from xlingjax.evaluation.perplexity import (
     scores,
 )
 from xlingjax.objectives.ernie_m import BTMLM
-from xlingjax.preprocessors.ernie_m import PLACEMENTS
+from xlingjax.preprocessors.ernie_m import PLACEMENTS, text_beside
 from xlingjax.training.evaluator import Evaluator
 
 
@@ -57,9 +58,7 @@ class PseudoPerplexity(Evaluator):
         require_choice(self, PLACEMENTS, "placement", "btmlm: ")
         most = max(self.most, *self.shares)
         # As much text as fits beside the most pseudo tokens: all shares read the same.
-        text = self.length - 1
-        while text + placeholder_count(most, text) > self.length:
-            text -= 1
+        text = text_beside(self.length, functools.partial(placeholder_count, most))
         self._places = max(1, placeholder_count(most, text))
         self._draws: list[tuple[np.ndarray, int]] = []
         parts, masked = [], []

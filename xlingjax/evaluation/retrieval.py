@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from xlingjax.data.held_out_pairs import Pairs, held_out
 from xlingjax.data.overlap import HeldOut
 from xlingjax.inference.encode import embed_texts
+from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 from xlingjax.training.evaluator import Evaluator
 
@@ -59,7 +60,8 @@ def mean_by_layer(
     tables = list(by_language.values())
     return {
         layer: {
-            score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES
+            score: float(np.mean([table[layer][score] for table in tables]))
+            for score in tables[0][layer]
         }
         for layer in tables[0]
     }
@@ -109,6 +111,7 @@ class RetrievalEvaluator(Evaluator):
         return held_out(self.pairs)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        run = TrainedRun(model, params, self.vocabulary, self.languages, mesh)
         tables: dict[str, dict] = {pooling: {} for pooling in self.poolings}
         cuts: dict[str, int] = {}
         for language, aligned in self.pairs.items():
@@ -116,8 +119,10 @@ class RetrievalEvaluator(Evaluator):
             cut: list[int] = []
             for name, texts in ((aligned.pivot, aligned.english), (language, aligned.foreign)):
                 states_PNSD = embed_texts(
-                    *(model, params, texts, name, self.languages, self.vocabulary, self.poolings),
-                    mesh=mesh,
+                    run,
+                    texts,
+                    name,
+                    self.poolings,
                     prefix=self.prefix,
                     max_length=self.max_length,
                     cut=cut,

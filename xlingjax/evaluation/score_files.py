@@ -1,6 +1,6 @@
 """Prediction files of a benchmark against its gold files: `xlingjax score`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,41 +182,3 @@ def score_files(
     for name, task in result["tasks"].items():
         task["notes"] = notes.get(name, {})
     return result | {"split": split, "missing": missing}
-
-
-def score_lines(result: Mapping[str, Any]) -> Iterable[str]:
-    """A line for each metric and score of each task, then of groups and the overall."""
-    for name, task in result["tasks"].items():
-        for metric, values in task["metrics"].items():
-            cells = [f"{language} {value:.2f}" for language, value in values.items()]
-            yield f"{name}  {metric} {shown(task['means'][metric])}  ({'  '.join(cells)})"
-        there, lacking = len(values), len(task["missing"])
-        languages = f"; {there} of {there + lacking} languages" if lacking else ""
-        made_of = " and ".join(task["score_is"])
-        yield f"{name}  score {shown(task['score'])}  (mean of {made_of}{languages})"
-    for name, value in {**result["groups"], "overall": result["overall"]}.items():
-        lacks = "  (not all tasks and languages)" if value is None else ""
-        yield f"{name} {shown(value)}{lacks}"
-
-
-def shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def footnotes(result: Mapping[str, Any]) -> Iterable[str]:
-    """Lines below the scores: signatures, averages, what was missing or put up with."""
-    for name, text in result["signatures"].items():
-        yield f"{name}: {text}"
-    yield f"averages: {result['averages']}"
-    puts_up_with = {
-        "unanswered": "questions without a prediction count as 0",
-        "filled": "words without a tag count as O",
-    }
-    for name, task in result["tasks"].items():
-        for language, notes in task["notes"].items():
-            for note, count in notes.items():
-                yield f"{name}, {language}: {count} {puts_up_with[note]}"
-    for what, of in result["missing"].items():
-        if of:
-            parts = [f"{name} {' '.join(languages)}" for name, languages in of.items()]
-            yield f"no {what}: {'; '.join(parts)}"

@@ -7,11 +7,13 @@ import numpy as np
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
+from xlingjax.inference.encode import language_index
 from xlingjax.inference.forward import by_length, compiled
+from xlingjax.inference.run import TrainedRun
 from xlingjax.objectives.finetuning import SpanQA
 from xlingjax.objectives.plug_in import PlugInSpans
 from xlingjax.preprocessors.span_qa import Window, places_of_windows, span_rows
-from xlingjax.preprocessors.task_rows import Beside, side_by_side
+from xlingjax.preprocessors.task_rows import Beside, Reading, side_by_side
 from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20  # likeliest first and last columns of a window (n-best of run_squad.py)
@@ -97,31 +99,20 @@ def best_answers(
 
 
 def predict_answers(
-    model,
-    params,
+    run: TrainedRun,
     questions: Sequence[Question],
-    vocabulary,
-    language_id: int,
-    *,
-    length: int = 384,
-    stride: int = 128,
-    max_question: int = 64,
-    longest: int = 30,
-    candidates: int = CANDIDATES,
-    reset_positions: bool = False,
+    language: str,
+    reading: Reading,
     beside: Beside | None = None,
-    batch_size: int = 64,
-    mesh=None,
 ) -> dict[str, str]:
     """{id: answer} of questions in one language (see `best_answers`).
 
-    length ... reset_positions: see `span_rows`; those that the model was trained with. longest:
-    pieces of an answer. beside: of a model that is plugged in, the translation of each question and
-    its context; answers are those of `questions`, in their contexts. Raises UserError for sizes
-    that leave no room or that the model has no positions for, an id that stands twice, and a model
-    that is not for spans.
+    reading: that of the training. beside: of a model that is plugged in, the translation of each
+    question and its context; answers are those of `questions`, in their contexts. Raises UserError
+    for sizes that leave no room or that the model has no positions for, an id that stands twice,
+    and a model that is not for spans.
     """
-    check_length("span_qa", length, model.config)
+    check_length("span_qa", reading.length, run.model.config)
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
@@ -130,16 +121,17 @@ def predict_answers(
             )
         seen.add(question.id)
     how: dict[str, Any] = {
-        "stride": stride,
-        "max_question": max_question,
-        "reset_positions": reset_positions,
+        "stride": reading.stride,
+        "max_question": reading.max_question,
+        "reset_positions": reading.reset_positions,
         "answers": False,
     }
-    rows, windows = span_rows(questions, vocabulary, length, language_id, **how)
+    of = run.vocabulary, reading.length
+    rows, windows = span_rows(questions, *of, language_index(language, run), **how)
     if beside is not None:
         # Columns of the first side, whose windows these are, are those of its rows alone.
-        two, others = span_rows(beside.records, vocabulary, length, beside.language_id, **how)
+        two, others = span_rows(beside.records, *of, beside.language_id, **how)
         places = places_of_windows(windows, questions)
         rows = side_by_side(rows, places, two, places_of_windows(others, beside.records))
-    logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
-    return best_answers(logits, windows, questions, longest=longest, candidates=candidates)
+    logits = predict(run.model, run.params, rows, mesh=run.mesh)
+    return best_answers(logits, windows, questions, longest=reading.longest)

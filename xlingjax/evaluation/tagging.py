@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.labelled.records import Tagged
+from xlingjax.inference.encode import language_index
 from xlingjax.inference.forward import by_length, compiled
+from xlingjax.inference.run import TrainedRun
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.objectives.plug_in import PlugInTagging
 from xlingjax.preprocessors.finetuning import places_of_parts, tagged_rows
-from xlingjax.preprocessors.task_rows import Beside, side_by_side
+from xlingjax.preprocessors.task_rows import Beside, Reading, side_by_side
 
 NO_TAG = "O"
 
@@ -36,33 +38,26 @@ def predict(
 
 
 def predict_tags(
-    model,
-    params,
+    run: TrainedRun,
     sentences: Sequence[Tagged],
-    vocabulary,
     tags: Sequence[str],
     language: str,
-    language_id: int,
-    *,
-    length: int = 128,
-    batch_size: int = 64,
-    mesh=None,
-    apart: bool = True,
+    reading: Reading,
     marks: str = "kept",
     beside: Beside | None = None,
 ) -> list[list[str]]:
     """A tag for every word of every sentence, that of its first piece, from all rows that the
     sentence takes (see `tagged_parts`). A word without a piece of its own gets "O", or of tags
-    without it that of the word before, whose piece it shares. apart, marks: see `pieces_of_words`.
+    without it that of the word before, whose piece it shares. marks: see `pieces_of_words`.
     beside: of a model that is plugged in, the translation of each sentence."""
-    how: dict[str, Any] = {"apart": apart, "marks": marks}
-    rows, parts = tagged_rows(sentences, vocabulary, length, tags, language, language_id, **how)
+    how: dict[str, Any] = {"apart": reading.apart, "marks": marks}
+    of = run.vocabulary, reading.length, tags
+    rows, parts = tagged_rows(sentences, *of, language, language_index(language, run), **how)
     if beside is not None:
-        pivot = beside.language, beside.language_id
-        two, others = tagged_rows(beside.records, vocabulary, length, tags, *pivot, **how)
+        two, others = tagged_rows(beside.records, *of, beside.language, beside.language_id, **how)
         rows = side_by_side(rows, places_of_parts(parts), two, places_of_parts(others))
     # At every piece: which one is a word's first is looked up below.
-    found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
+    found = predict(run.model, run.params, rows, mesh=run.mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
     for row, (number, _, owners) in enumerate(parts):
         # Backwards, so that the first piece of a word has the last say.

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.sharding import Mesh
 
 from xlingjax.data.held_out_pairs import PIVOT
 from xlingjax.data.labelled.records import Bitext
@@ -13,6 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import tatoeba_accuracy
 from xlingjax.evaluation.retrieval import nearest
 from xlingjax.inference.encode import POOLINGS, embed_texts, longest_row
+from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import LONGEST
 from xlingjax.runtime.machine import is_primary
 
@@ -33,45 +33,52 @@ def chosen_layer(layer: int | None, layers: int) -> int:
 
 
 def side_vectors(
-    model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
-    poolings: Sequence[str], *, max_length: int = LONGEST, **options: Any,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    run: TrainedRun,
+    bitext: Bitext,
+    language: str,
+    *,
+    max_length: int = LONGEST,
+    **options: Any,
+) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the foreign and of the English side, float32 [P, N, S, D]: every pooling, every
-    layer asked for. language: the foreign one; languages: the run's; the rest: layers, mesh,
-    prefix, see `embed_texts`. Raises UserError for an empty side."""
+    layer asked for. language: the foreign one; the rest: poolings, layers, prefix, see
+    `embed_texts`. Raises UserError for an empty side."""
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
             raise UserError(f"{language}-{PIVOT}: no sentences of {name!r} to search among")
         texts = [text for _, text in rows]
-        of = model, params, texts, name, languages, vocabulary, poolings
         cut: list[int] = []
-        sides.append(embed_texts(*of, max_length=max_length, cut=cut, **options))
+        sides.append(embed_texts(run, texts, name, max_length=max_length, cut=cut, **options))
         if cut and is_primary():
             print(
                 f"{language}-{PIVOT}: {len(cut)} of {len(texts)} sentences of {name!r} were cut to"
-                f" {longest_row(model, max_length)} tokens"
+                f" {longest_row(run.model, max_length)} tokens"
             )
     return sides[0], sides[1]
 
 
 def predict_layers(
-    model, params, bitext: Bitext, vocabulary, language: str, languages: Sequence[str],
-    *, poolings: Sequence[str] = POOLINGS, layers: Sequence[int] | None = None,
-    mesh: Mesh | None = None, **options: Any,
-) -> dict[str, dict[int, list[int]]]:  # fmt: skip
+    run: TrainedRun,
+    bitext: Bitext,
+    language: str,
+    *,
+    poolings: Sequence[str] = POOLINGS,
+    layers: Sequence[int] | None = None,
+    **options: Any,
+) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None:
     every layer, 0 the embeddings; options: prefix, max_length, see `embed_texts`. Raises UserError:
     an empty side, no such layer or pooling, a language that the model lacks."""
     if layers is None:
-        layers = range(model.config.layers + 1)
-    chosen = tuple(chosen_layer(layer, model.config.layers) for layer in layers)
-    of = model, params, bitext, vocabulary, language, languages, poolings
-    foreign, english = side_vectors(*of, layers=chosen, mesh=mesh, **options)
+        layers = range(run.model.config.layers + 1)
+    chosen = tuple(chosen_layer(layer, run.model.config.layers) for layer in layers)
+    options |= {"poolings": poolings, "layers": chosen}
+    foreign, english = side_vectors(run, bitext, language, **options)
     # English is the query, as in XTREME's scripts.
     return {
         pooling: {
-            layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist()
+            layer: nearest(english[p, n], foreign[p, n], mesh=run.mesh).tolist()
             for n, layer in enumerate(chosen)
         }
         for p, pooling in enumerate(poolings)
@@ -79,16 +86,22 @@ def predict_layers(
 
 
 def predict_retrieval(
-    *of: Any, layer: int | None = None, pooling: str = "mean", **options: Any
+    run: TrainedRun,
+    bitext: Bitext,
+    language: str,
+    *,
+    layer: int | None = None,
+    pooling: str = "mean",
+    **options: Any,
 ) -> list[int]:
     """The foreign line, from 0, that each English line finds, as in XTREME's prediction file.
 
-    of: model, params, bitext, vocabulary, language, languages. layer: 0 is the embeddings; None:
-    `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens with the
-    separators. options, errors: see `predict_layers`.
+    layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is
+    "mean", over all tokens with the separators. options, errors: see `predict_layers`.
     """
-    layer = chosen_layer(layer, of[0].config.layers)
-    return predict_layers(*of, poolings=(pooling,), layers=(layer,), **options)[pooling][layer]
+    layer = chosen_layer(layer, run.model.config.layers)
+    options |= {"poolings": (pooling,), "layers": (layer,)}
+    return predict_layers(run, bitext, language, **options)[pooling][layer]
 
 
 def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:

@@ -56,17 +56,18 @@ def require_room(prefix: str, vocabulary, longest: int) -> None:
         )
 
 
-def language_index(language: str, languages: Sequence[str], model) -> int:
-    """The id of `language` among the run's; 0 for a stranger to a model that embeds none.
+def language_index(language: str, run) -> int:
+    """The id of `language` among those of a `TrainedRun`; 0 for a stranger to a model that embeds
+    none.
 
     Raises UserError when the model needs an embedding that the run never trained.
     """
-    if language in languages:
-        return list(languages).index(language)
-    if model.config.has_languages:
+    if language in run.languages:
+        return list(run.languages).index(language)
+    if run.model.config.has_languages:
         raise UserError(
-            f"language {language!r} is not one of the run's ({', '.join(languages)}) and this model"
-            " embeds languages: evaluate on the run's languages only"
+            f"language {language!r} is not one of the run's ({', '.join(run.languages)}) and this"
+            " model embeds languages: evaluate on the run's languages only"
         )
     return 0
 
@@ -107,32 +108,27 @@ def _pooled_states(model, layers: tuple[int, ...] | None, params, batch, weights
 
 
 def embed_texts(
-    model,
-    params,
+    run,
     texts: Sequence[str],
     language: str,
-    languages: Sequence[str],
-    vocabulary,
     poolings: Sequence[str] = ("mean",),
     layers: tuple[int, ...] | None = None,
-    mesh=None,
     prefix: str = "",
     max_length: int = LONGEST,
     cut: list[int] | None = None,
     tokens_per_batch: int = 4096,
-    dense: Callable[[np.ndarray], jax.Array] | None = None,
     done: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """float32 [P, N+1, S, D]: every sentence of one language under every pooling at every layer,
     the embedding output first; `layers`: at these only, [P, len(layers), S, D].
 
-    Each has the text `prefix` before it, and is cut at `max_length` tokens or at the model's
-    positions. languages: the run's; cut: see `token_ids`; dense: what pooled states go through;
-    done: is told, after each batch, how many sentences it had. tokens_per_batch: see `_batches`.
-    Raises UserError where there are no texts, and for a prefix that leaves no token for the
-    sentence.
+    run: a `TrainedRun`. Each sentence has the text `prefix` before it, and is cut at `max_length`
+    tokens or at the model's positions. cut: see `token_ids`; done: is told, after each batch, how
+    many sentences it had. tokens_per_batch: see `_batches`. Raises UserError where there are no
+    texts, and for a prefix that leaves no token for the sentence.
     """
     require_list(texts, "texts")
+    model, vocabulary, mesh = run.model, run.vocabulary, run.mesh
     longest = longest_row(model, max_length)
     require_room(prefix, vocabulary, longest)
     sentences = token_ids([prefix + text for text in texts], vocabulary, longest, cut)
@@ -140,17 +136,17 @@ def embed_texts(
         raise UserError("no sentences to embed: the evaluation files are empty")
     # The longest bucket is the limit itself, which need not be one of the usual lengths.
     buckets = [length for length in BUCKETS if length < longest] + [longest]
-    of_batch = language_index(language, languages, model), vocabulary.pad_id, buckets
-    run = compiled(_pooled_states, model, mesh, layers)
+    of_batch = language_index(language, run), vocabulary.pad_id, buckets
+    pooled = compiled(_pooled_states, model, mesh, layers)
     out = None
     for members, batch in _batches(sentences, *of_batch, tokens_per_batch, mesh):
         ids, valid = batch["input_ids"], seen_fields(model.config, batch).valid
         weights_PBL = np.stack(
             [pooling_weights(ids, valid, vocabulary.special_ids, pooling) for pooling in poolings]
         )
-        pooled_PNBD = np.asarray(run(params, place(batch, mesh), weights_PBL))
-        if dense:
-            pooled_PNBD = np.asarray(dense(pooled_PNBD))
+        pooled_PNBD = np.asarray(pooled(run.params, place(batch, mesh), weights_PBL))
+        if run.dense:
+            pooled_PNBD = np.asarray(run.dense(pooled_PNBD))
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)
@@ -197,29 +193,24 @@ def _states(model, layers: tuple[int, ...], params, batch):
 
 
 def token_states(
-    model,
-    params,
+    run,
     sentences: Sequence[Sequence[int]],
-    language_id: int,
-    vocabulary,
-    *,
+    language: str,
     layers: Sequence[int],
-    buckets: Sequence[int] = BUCKETS,
     tokens_per_batch: int = 4096,
-    mesh=None,
 ) -> list[np.ndarray]:
     """float32 [layers, tokens, D] per sentence: the states of some layers (0: the embedding
-    output). Sentences, rows of ids in one language, are cut at the last bucket or at the model's
-    positions."""
-    longest = longest_row(model, max(buckets))
-    buckets = sorted({min(length, longest) for length in buckets})
+    output) of a `TrainedRun`. Sentences, rows of ids in one language, are cut at the last of
+    `BUCKETS` or at the model's positions."""
+    longest = longest_row(run.model, BUCKETS[-1])
+    buckets = sorted({min(length, longest) for length in BUCKETS})
     # Cut, since each token is asked for by itself: what is left is as it would be.
     sentences = [list(ids[:longest]) for ids in sentences]
-    run = compiled(_states, model, mesh, tuple(layers))
+    states = compiled(_states, run.model, run.mesh, tuple(layers))
     found: list[np.ndarray] = [np.zeros(0)] * len(sentences)
-    of_batch = language_id, vocabulary.pad_id, buckets, tokens_per_batch, mesh
-    for members, batch in _batches(sentences, *of_batch):
-        states_BNLD = np.asarray(run(params, place(batch, mesh)))
+    of_batch = language_index(language, run), run.vocabulary.pad_id, buckets, tokens_per_batch
+    for members, batch in _batches(sentences, *of_batch, run.mesh):
+        states_BNLD = np.asarray(states(run.params, place(batch, run.mesh)))
         for i, h_NLD in zip(members.tolist(), states_BNLD, strict=False):
             found[i] = h_NLD[:, : len(sentences[i])]
     return found

@@ -230,15 +230,10 @@ class Generator:
             text = self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
         return Generated(text, tuple(ids), total, total / self._divisor(len(ids)))
 
-    def _rows_of(
-        self, rows_of_ids: Sequence[Sequence[int]], language: int, rows: int, length: int
-    ) -> dict[str, np.ndarray]:
-        return rows_of(rows_of_ids, language, self.vocabulary.pad_id, rows, length)
-
     def _sources(
         self, rows_of_ids: Sequence[Sequence[int]], language: int, rows: int, length: int
     ) -> dict[str, np.ndarray]:
-        batch = self._rows_of(rows_of_ids, language, rows, length)
+        batch = rows_of(rows_of_ids, language, self.vocabulary.pad_id, rows, length)
         if self.model.config.source_tokens:
             batch["input_ids"][: len(rows_of_ids), 0] = self._start(language)
         return batch
@@ -276,7 +271,7 @@ class Generator:
         if before:
             reads = [[self.vocabulary.eos_id, *ids] for ids in reads]
             targets = [[0, *ids] for ids in targets]
-        fields = self._rows_of(reads, language, rows, length + before)
+        fields = rows_of(reads, language, self.vocabulary.pad_id, rows, length + before)
         wanted = rows_of(targets, language, 0, rows, length + before)["input_ids"]
         weights = fields["pack_ids"].astype(np.float32)
         weights[:, :before] = 0

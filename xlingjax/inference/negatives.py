@@ -24,6 +24,7 @@ from xlingjax.data.text.sources import NEGATIVE, find_pairs
 from xlingjax.data.text.texts import Pair
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError, require_numbers, require_whole
+from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import by_row, compiled
 from xlingjax.inference.nearest import LARGEST_EXACT, Rows, chosen_search
 from xlingjax.inference.vector_files import ShardedLines, ShardedRows, read_shards, write_shards
@@ -245,13 +246,11 @@ def averages(
     model: Encoder, params, pairs: Sequence[Sequence[np.ndarray]], length: int
 ) -> Sequence[np.ndarray]:
     """float32 [pairs, F] of each side, from the ids of both, cut at `length` tokens."""
+    first, second = (
+        rows_of([ids[:length] for ids in side], 0, 0, len(pairs), length)
+        for side in zip(*pairs, strict=True)
+    )
+    second["sides"] = second["pack_ids"]
     names = ("input_ids", "pack_ids", "sides")
-    batch = {name: np.zeros((len(pairs), 2 * length), np.int32) for name in names}
-    for row, sides in enumerate(pairs):
-        for number, ids in enumerate(sides):
-            ids = ids[:length]
-            columns = slice(number * length, number * length + len(ids))
-            batch["input_ids"][row, columns] = ids
-            batch["pack_ids"][row, columns] = 1
-            batch["sides"][row, columns] = number
+    batch = {name: np.concatenate([first[name], second[name]], axis=1) for name in names}
     return by_row(compiled(Encoder.averages, model, None), params, batch, 512)

@@ -69,22 +69,8 @@ class TrainedRun:
         # A tuple: one program is compiled and kept for each choice of layers.
         if layers is not None:
             layers = tuple(layers)
-        (vectors_NSD,) = embed_texts(
-            self.model,
-            self.params,
-            sentences,
-            language,
-            self.languages,
-            self.vocabulary,
-            poolings,
-            layers,
-            self.mesh,
-            way.prefix,
-            way.max_length,
-            cut,
-            dense=self.dense,
-            done=done,
-        )
+        how = poolings, layers, way.prefix, way.max_length, cut
+        (vectors_NSD,) = embed_texts(self, sentences, language, *how, done=done)
         if way.normalize:
             # In place and layer by layer: the vectors may fill the memory.
             for vectors_SD in vectors_NSD:

@@ -4,13 +4,16 @@ Each section is a function here, which gives values, and a macro of its name in
 templates/sections.html.j2, which gives HTML.
 """
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
 
+from xlingjax.evaluation.alignment import METHODS
+from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing, html, pictures, rows, schedule, summary
 from xlingjax.report.run import Run, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
@@ -18,7 +21,6 @@ from xlingjax.runtime.machine import first_line
 from xlingjax.training.stages import stage_of
 
 _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError)
-FEW = 1000  # cases, below which a share is shown with its interval
 Runs = Mapping[str, Run]  # the run of the report first, then those beside it
 
 
@@ -83,31 +85,33 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     """The page."""
     name, *compared = runs
     run = runs[name]
-    shown: dict[str, tuple[str, Callable[[], Any]]] = {
-        "retrieval": ("Sentence retrieval", lambda: retrieval(runs)),
-        "alignment": ("Word alignment", lambda: alignment(run)),
-        "accuracy": ("Zero-shot classification", lambda: by_language([*tuned, run], "accuracy")),
-        "tagging": ("Zero-shot tagging", lambda: by_language([*tuned, run], "tagging")),
-        "answers": ("Zero-shot question answering", lambda: by_language([*tuned, run], "span_qa")),
-        "generated": ("Generated text", lambda: generated([run, *tuned])),
-        "perplexity": ("Held-out perplexity", lambda: perplexity(runs)),
-        "training": ("Training", lambda: training(runs)),
-        "samples": ("Masked words", lambda: samples(run)),
-        "rows": ("What the objectives read", lambda: rows.section(run.rows)),
-        "sampling": ("What was sampled", lambda: sampling(run)),
-        "schedule": ("Schedule", lambda: course(run)),
-        "setting": ("Setting", lambda: setting(run)),
-    }
+    all_runs = [*tuned, run]
+    shown: Sequence[tuple[Any, ...]] = (
+        ("retrieval", "Sentence retrieval", retrieval, runs),
+        ("alignment", "Word alignment", alignment, run),
+        ("accuracy", "Zero-shot classification", by_language, all_runs, "accuracy"),
+        ("tagging", "Zero-shot tagging", by_language, all_runs, "tagging"),
+        ("answers", "Zero-shot question answering", by_language, all_runs, "span_qa"),
+        ("generated", "Generated text", generated, [run, *tuned]),
+        ("perplexity", "Held-out perplexity", perplexity, runs),
+        ("training", "Training", training, runs),
+        ("samples", "Masked words", samples, run),
+        ("rows", "What the objectives read", rows.section, run.rows),
+        ("sampling", "What was sampled", sampling_tables, run),
+        ("schedule", "Schedule", course, run),
+        ("setting", "Setting", setting, run),
+    )
     sections = []
-    for anchor, (title, make) in shown.items():
-        body = _of_any_shape(run, title, lambda a=anchor, m=make: _body(a, m()), "")
-        if body:
+    for anchor, title, values_of, *given in shown:
+        make = functools.partial(_body, anchor, values_of, *given)
+        if body := _of_any_shape(run, title, make, ""):
             sections.append((anchor, title, body))
 
     def head() -> dict[str, Any]:
         columns = ["", "this run", *compared]
         figures = {"head": columns, "rows": summary.headline(values, compared)}
-        return {"state": _state(run), "facts": summary.facts(values), "figures": figures}
+        state = html.part("sections", "state", run)
+        return {"state": state, "facts": html.part("sections", "size", values), "figures": figures}
 
     empty = {"state": "", "facts": "", "figures": {"rows": []}}
     return html.render(
@@ -120,25 +124,9 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     )
 
 
-def _body(anchor: str, values: Any) -> str:
+def _body(anchor: str, values_of: Callable[..., Any], *given: Any) -> str:
+    values = values_of(*given)
     return html.part("sections", anchor, values) if values else ""
-
-
-def _state(run: Run) -> str:
-    # result.json is written at the end, so a run without it goes on or was killed.
-    state = run.result.get("exit_reason", "not finished")
-    state += f" at step {run.step:,} of {run.record.get('steps') or '?'}"
-    stopped = run.result.get("stopped_early")
-    if stopped and "why" in stopped:
-        state += f" · {stopped['why']}"
-    elif stopped:
-        state += (
-            f" · stopped early: {stopped['metric']} not better in {stopped['patience']} evaluations"
-            f" than {stopped['best']:.4g} of step {stopped['best_step']:,}"
-        )
-    if run.last_start.get("machine"):
-        state += f" · {run.last_start['machine']}"
-    return state
 
 
 def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) -> Any:
@@ -154,28 +142,6 @@ def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) 
         return otherwise
 
 
-def _table(
-    first: str, columns: Mapping[str, Mapping[str, Any]], last: Sequence[str] = ()
-) -> dict[str, Any]:
-    """{"head", "rows"} of columns {row: cell}, which may lack some; `last`: the rows that stand
-    behind the others."""
-    names = dict.fromkeys(name for column in columns.values() for name in column)
-    lines = []
-    for name in (*(name for name in names if name not in last), *last):
-        lines.append([name, *(column.get(name) for column in columns.values())])
-    return {"head": [first, *columns], "rows": lines}
-
-
-def _with_interval(share: float, count: int) -> str:
-    """In percent; of few cases with Wilson's 95 % interval."""
-    if count >= FEW:
-        return f"{html.percent(share)}"
-    from scipy.stats import binomtest
-
-    interval = binomtest(round(share * count), count).proportion_ci(method="wilson")
-    return f"{html.percent(share)} ({100 * interval.low:.0f}–{100 * interval.high:.0f})"
-
-
 def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
     """{name of a run: its last values of an evaluator}, of those that have some."""
     last = {name: run.last(kind) for name, run in runs.items()}
@@ -185,97 +151,74 @@ def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
 def retrieval(runs: Runs) -> dict[str, Any] | None:
     run = next(iter(runs.values()))
     values = run.last("retrieval")
-    return values and {
+    if not values:
+        return None
+    # Of several poolings the first, which the plain figures are of.
+    pooling, layers = next(iter(values["by_layer"].items()))
+    return {
         "over_training": drawing.labelled(pictures.retrieval(runs), "retrieval"),
-        # Of several poolings the first, which the plain figures are of.
-        "pooling": next(iter(values["by_layer"])),
-        "by_layer": pictures.retrieval_grids(values, run.last("floors") or {}),
+        "pooling": pooling,
+        "values": values,
+        "kinds": pictures.KINDS,
+        "best": {kind: best_layer(layers, f"{kind}_en_to_xx") for kind in pictures.KINDS},
+        "beside": pictures.beside_layers(values, run.last("floors")),
     }
 
 
 def alignment(run: Run) -> Any:
     values = run.last("alignment")
-    return values and pictures.alignment_grids(values)
-
-
-OTHERS = "mean of the others"
+    return values and {"values": values, "methods": list(METHODS)}
 
 
 def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
-    """Classification, tagging and answers (F1 / exact match), a column for each evaluator."""
-    columns: dict[str, dict[str, Any]] = {}
-    few = False
-    evaluated = [
-        (f"{run.path.name}: {name}", evaluations[-1][1])
+    """Classification, tagging and answers (F1 / exact match): (title, values) of each evaluator."""
+    evaluated = _evaluated(runs, kind)
+    counts = [count for _, of in evaluated for count in of.get("examples", {}).values()]
+    return (
+        {
+            "evaluated": evaluated,
+            "languages": _keys(of["by_language"] for _, of in evaluated),
+            "kind": kind,
+            "few": any(count < html.FEW for count in counts),
+        }
+        if evaluated
+        else None
+    )
+
+
+def generated(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
+    return _evaluated(runs, "generation")
+
+
+def _evaluated(runs: Sequence[Run], kind: str) -> list[tuple[str, dict[str, Any]]]:
+    """(title, last values) of the evaluators of one kind; the step is among the values."""
+    return [
+        (f"{run.path.name}: {name}", {**values, "step": step})
         for run in runs
         for name, evaluations in run.evaluated(kind).items()
+        for step, values in evaluations[-1:]
     ]
-    for title, values in evaluated:
-        counts = values.get("examples", {})
-        few = few or any(count < FEW for count in counts.values())
-        shares = values["by_language"] | {OTHERS: values.get("mean_other")}
-        exact = values.get("exact_match_by_language", {})
-        exact = exact | {OTHERS: values.get("mean_other_exact_match")}
-        column = columns[f"{title} ({values.get('metric', kind)}, %)"] = {}
-        for name, share in shares.items():
-            if share is not None:
-                cell = _with_interval(share, counts.get(name, FEW))
-                other = html.percent(exact.get(name))
-                column[name] = f"{cell} / {other}" if other else cell
-        if "commonest" in values:
-            commonest = values["commonest"].items()
-            of_each = {language: html.percent(share) for language, share in commonest}
-            columns[f"{title}: commonest label (%)"] = of_each
-    return columns and _table("language", columns, [OTHERS]) | {"few": few}
 
 
-def generated(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    evaluated = []
-    for run in runs:
-        for name, evaluations in run.evaluated("generation").items():
-            step, values = evaluations[-1]
-            lines = []
-            for direction, count in values["lines"].items():
-                metrics = ("bleu", "chrf", "rouge_l", "tokenised_bleu")
-                scores = [round(values[metric][direction], 1) for metric in metrics]
-                # The only share among figures of 0 to 100.
-                wrong = html.percent(values["wrong_language_rate"][direction])
-                lines.append([direction, count, *scores, wrong])
-            keys = ("direction", "source", "reference", "output")
-            # One for each way to cut a language into words.
-            signatures = {signature["bleu"] for signature in values["signatures"].values()}
-            evaluated.append(
-                {
-                    "title": f"{run.path.name}: {name}, step {step:,}",
-                    "rows": lines,
-                    "signatures": ", ".join(sorted(signatures)),
-                    "texts": [[sample[key] for key in keys] for sample in values["samples"]],
-                }
-            )
-    return evaluated
+def _keys(tables: Iterable[Iterable[Any]]) -> list[Any]:
+    """Those of all tables, in their order, each once."""
+    return [*dict.fromkeys(key for table in tables for key in table)]
 
 
 def perplexity(runs: Runs) -> dict[str, Any] | None:
-    text = {}
-    last = ["mean", "uniform guess"]
-    for name, values in _last_of(runs, "perplexity").items():
-        guess = {"mean": values.get("mean"), "uniform guess": runs[name].vocabulary_size}
-        text[name] = values["by_language"] | guess
-    pairs = {}
-    compared = _last_of(runs, "translation_perplexity")
-    for name, values in compared.items():
-        for kind in ("hidden", "visible"):
-            title = f"partner {kind}" if len(compared) == 1 else f"{name}, partner {kind}"
-            pairs[title] = {
-                f"{side} of {pair}": value
-                for pair, sides in values[kind].items()
-                for side, value in sides.items()
-            } | {"mean": values[f"{kind}_mean"]}
+    text = _last_of(runs, "perplexity")
+    pairs = _last_of(runs, "translation_perplexity")
     if not text and not pairs:
         return None
     return {
-        "text": text and _table("running text", text, last),
-        "pairs": pairs and _table("side", pairs, ["mean"]),
+        "text": text,
+        "languages": _keys(values["by_language"] for values in text.values()),
+        "guess": {name: run.vocabulary_size for name, run in runs.items()},
+        "pairs": pairs,
+        "sides": _keys(
+            [(pair, side) for pair, sides in values["hidden"].items() for side in sides]
+            for values in pairs.values()
+        ),
     }
 
 
@@ -286,7 +229,7 @@ def training(runs: Runs) -> list[Any]:
 def samples(run: Run) -> list[dict[str, Any]]:
     """Masked words, and the model's guesses. pieces: (text, the first is right; None: seen)."""
     shown = []
-    for sample in (run.last("masked_samples") or {"texts": []})["texts"]:
+    for sample in run.last("masked_samples").get("texts", ()):
         pieces: list[tuple[str, bool | None]] = []
         pieces += [(piece.replace("▁", " "), None) for piece in sample["pieces"]]
         for slot in sample["slots"]:
@@ -324,24 +267,10 @@ def course(run: Run) -> dict[str, Any] | None:
     return {"rows": rows, "figures": drawn} if rows else None
 
 
-def sampling(run: Run) -> dict[str, list[Any]]:
-    return {
-        objective: [
-            [row["name"], row["sentences"], row["tokens"], html.percent(row["share"])]
-            + [round(row["epochs"], 2)]
-            for row in texts
-        ]
-        for objective, texts in sampling_tables(run).items()
-    }
-
-
 def setting(run: Run) -> dict[str, Any] | None:
     versions = run.last_start.get("versions", {})
     # A run that was stopped may have gone on elsewhere, with other versions.
-    keys = ("time", "step", "machine", "weights")
-    starts = run.record.get("sessions", [])
-    sessions = [[session.get(key) for key in keys] for session in starts]
+    sessions = run.record.get("sessions", [])
     if not versions and not sessions and not run.config:
         return None
-    named = " · ".join(f"{name} {version}" for name, version in versions.items())
-    return {"versions": named, "sessions": sessions, "config": run.config}
+    return {"versions": versions, "sessions": sessions, "config": run.config}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlingjax.inference.sentences import Sentences
@@ -54,12 +54,12 @@ def model_card(
     weights = run.record.get("weights", {})
     embedded = list(described["lang2id"]) if described.get("use_lang_emb") else []
     vectors = vectors or Sentences()
-    parts = {
-        "Data": _data(run),
-        "Measured": _measured(until),
-        "Before and after": _before_after(before_after),
-        "Training": _training(run, step),
-    }
+    data = run.record["identity"].get("data", {})
+    texts = [(stage, line) for stage in data for line in data[stage].get("sampling_table") or ()]
+    figures = summarise(until, {}, ())
+    optimizer = run.record.get("optimizer")
+    # By the plan and not by the step of this checkpoint, since the course was laid out for it.
+    warmup = OptimizerConfig(**optimizer).warmup(run.record["steps"]) if optimizer else 0
     metadata = {
         "language": list(languages),
         "license": licence,
@@ -84,7 +84,13 @@ def model_card(
         vectors=vectors,
         prefix=_json(vectors.prefix),
         start=start and _json(start),
-        parts=parts,
+        run=run,
+        texts=texts,
+        figures=headline(figures),
+        losses=figures.get("final_loss", {}),
+        before_after=before_after,
+        optimizer=optimizer,
+        warmup=warmup,
         notes=notes,
         licence=licence,
     )
@@ -92,55 +98,3 @@ def model_card(
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Markdown; "" without rows: such a section is left out of the card."""
-    lines = [f"| {' | '.join(map(str, row))} |\n" for row in rows]
-    head = f"| {' | '.join(header)} |\n|{'---|' * len(header)}\n"
-    return (head + "".join(lines)).rstrip() if lines else ""
-
-
-def _data(run: Run) -> str:
-    rows = []
-    for stage, data in run.record["identity"].get("data", {}).items():
-        for line in data.get("sampling_table") or ():
-            counts = f"{line['sentences']:,}", f"{line['tokens']:,}"
-            rows.append((stage, line["name"], *counts, f"{html.percent(line['share'])} %"))
-    return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
-
-
-def _measured(run: Run) -> str:
-    figures = summarise(run, {}, ())
-    rows = [(what, f"{value:.4f}") for what, value in headline(figures)]
-    for name, loss in figures.get("final_loss", {}).items():
-        rows.append((f"training loss, {name}", f"{loss:.4f}"))
-    return _table(("figure", "value"), rows)
-
-
-def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = ("figure", "before", "after")
-    shown = [["" if row[key] is None else f"{row[key]:.4f}" for key in head[1:]] for row in rows]
-    return _table(head, [(row["figure"], *cells) for row, cells in zip(rows, shown, strict=True)])
-
-
-def _training(run: Run, step: int) -> str:
-    lines = []
-    optimizer = run.record.get("optimizer")
-    if optimizer:
-        planned = run.record["steps"]
-        # By the plan and not by the step of this checkpoint, since the course was laid out for it.
-        warmup = OptimizerConfig(**optimizer).warmup(planned)
-        done = f"{step:,} updates" if step == planned else f"{step:,} of {planned:,} updates"
-        lines.append(
-            f"- {done} of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
-            f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates"
-        )
-    machine = run.last_start.get("machine")
-    if machine:
-        versions = run.last_start.get("versions", {})
-        named = ", ".join(f"{name} {version}" for name, version in versions.items())
-        lines.append(f"- on {machine}; {named}")
-    if run.config:
-        lines.append("- recipe: config.gin in this folder")
-    return "\n".join(lines)

@@ -150,15 +150,6 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, cycle(COLOURS), strict=False))
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table of percentages, coloured. rows: (name, values)."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[float | None]]]
-
-
 @styled
 def svg(figure: Any) -> Markup:
     """An <svg> element without references outside. Its ink is the page's, which may be dark."""

@@ -27,6 +27,24 @@ def percent(value: float | None) -> str | None:
     return None if value is None else f"{100 * value:.1f}"
 
 
+FEW = 1000  # cases, below which a share is shown with its interval
+
+
+def interval(share: float, count: int = FEW) -> str:
+    """In percent; of few cases with Wilson's 95 % interval."""
+    if count >= FEW:
+        return f"{percent(share)}"
+    from scipy.stats import binomtest
+
+    found = binomtest(round(share * count), count).proportion_ci(method="wilson")
+    return f"{percent(share)} ({100 * found.low:.0f}–{100 * found.high:.0f})"
+
+
+def grid(frame: Any, index: bool = True) -> str:
+    """A data frame in Markdown, its texts as they are."""
+    return frame.to_markdown(index=index, tablefmt="github", disable_numparse=True)
+
+
 def _escapes(template: str | None) -> bool:
     # None: a macro that Python calls, all of which make HTML.
     return template is None or template.endswith(".html.j2")
@@ -43,7 +61,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["number"] = number
+    for function in (number, percent, interval, grid):
+        made.filters[function.__name__] = function
     return made
 
 

@@ -14,14 +14,7 @@ from xlingjax.report.rows import (
     STATISTICS_HEAD,
     TOKENS_HEAD,
     Batch,
-    Row,
-    Token,
     as_values,
-    examples,
-    facts,
-    languages_of,
-    marked,
-    marks_of,
     mask_statistics,
     read_row,
     statistics_rows,
@@ -70,9 +63,10 @@ def inspect(
         for number in range(min(rows, len(first["input_ids"]))):
             view = read_row(objective, first, number, vocabulary, source.languages)
             console.rule(f"{name}, row {number}")
-            _print_row(console, objective, source, view)
+            row = as_values(f"row {number}", objective, source, view)
+            for line in running_text(row):
+                console.print(line)
             if output:
-                row = as_values(f"row {number}", objective, source, view)
                 row["tokens"] = [token.cells for token in view.tokens]
                 shown.append(with_masks(row, view))
         lines = statistics_rows(statistics[name])
@@ -125,36 +119,28 @@ def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequen
     console.print(table)
 
 
-def _print_row(console, objective: Objective, source: BatchSource, view: Row) -> None:
+def running_text(row: Mapping[str, Any]) -> list[Any]:
+    """Lines for rich of what `as_values` gives: its facts, one for each side of an example, and the
+    key."""
     from rich.text import Text
 
-    console.print(Text(facts(objective, source, view), style="dim"))
-    for part in running_text(view.tokens, source.languages):
-        console.print(part)
-
-
-def running_text(tokens: Sequence[Token], languages: Sequence[str]) -> list[Any]:
-    """Lines for rich, one for each side of an example, and the key."""
-    from rich.text import Text
-
-    colour = drawing.colours(languages)
-    shown = []
-    for side in chain.from_iterable(examples(tokens)):
-        names = languages_of(side)
-        line = Text(" + ".join(names) + " ", style="bold")
-        for token in side:
-            how, gap, piece, word = marked(token)
-            if how == "special":
-                line.append(f" {word} ", style="not bold dim")
-            elif how:
-                line.append(gap)
-                line.append(_form(how, piece, word), style=STYLES.get(how, "cyan"))
-            else:
-                style = colour[token.language] if len(names) > 1 else ""
-                line.append(gap + word, style=f"not bold {style}".strip())
+    colour = drawing.colours(row["languages"])
+    shown = [Text(row["facts"], style="dim")]
+    for side in chain.from_iterable(row["examples"]):
+        line = Text(" + ".join(side["names"]) + " ", style="bold")
+        for language, words in side["stretches"]:
+            plain = f"not bold {colour[language] if len(side['names']) > 1 else ''}".strip()
+            for how, gap, piece, word in words:
+                if how == "special":
+                    line.append(f" {word} ", style="not bold dim")
+                elif how:
+                    line.append(gap)
+                    line.append(_form(how, piece, word), style=STYLES.get(how, "cyan"))
+                else:
+                    line.append(gap + word, style=plain)
         shown.append(line)
-    if marks := marks_of(tokens):
-        key = [f"{_form(how, 'shown', 'word')} {meaning}" for how, meaning in marks.items()]
+    if row["marks"]:
+        key = [f"{_form(how, 'shown', 'word')} {meaning}" for how, meaning in row["marks"].items()]
         shown.append(Text("to be predicted: " + "; ".join(key), style="dim"))
     return shown
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.evaluation.alignment import METHODS
 from xlingjax.evaluation.floors import FLOORS
-from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing
-from xlingjax.report.drawing import Grid, Panel
+from xlingjax.report.drawing import Panel
 from xlingjax.report.run import Run
 
 # fmt: off
@@ -66,7 +64,7 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
         return []
     first = next(iter(evaluated))
     levels = {"chance": 100 * chance(evaluated[first][-1][1])}
-    means = (runs[first].last("floors") or {}).get("mean", {})
+    means = runs[first].last("floors").get("mean", {})
     levels |= {FLOORS[floor]: 100 * mean for floor, mean in means.items()}
     panels = []
     for kind, title in KINDS.items():
@@ -79,69 +77,16 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
     return drawing.draw(panels)
 
 
-Shares = Mapping[str, float]
-
-
-def _by_layer(
-    title: str,
-    table: Mapping[str, Any],
-    means: Mapping[str, Any],
-    score: str,
-    beside: Mapping[str, Shares] = {},  # noqa: B006 - only read
-) -> Grid:
-    """Language by layer, from 0 to 100 % in every run. beside: {title: {language: share}}."""
-    rows = []
-    for language, by_layer in {**table, "mean": means}.items():
-        shares = [by_layer[layer][score] for layer in means]
-        shares += [column.get(language) for column in beside.values()]
-        rows.append((language, [None if share is None else 100 * share for share in shares]))
-    layers = ["emb" if layer == "0" else layer for layer in means]
-    return Grid(title, ["language", *layers, *beside], rows)
-
-
-def retrieval_grids(values: Mapping[str, Any], floors: Mapping[str, Any]) -> list[Grid]:
-    """Language by layer, raw and centred. A figure below its floor says nothing of alignment."""
-    pooling = next(iter(values["by_language"]))
-    layers = values["by_layer"][pooling]
+def beside_layers(values: Mapping[str, Any], floors: Mapping[str, Any]) -> dict[str, Any]:
+    """{name: {language: share}} of what retrieval reaches without a model. A figure below its floor
+    says nothing of alignment."""
     pairs = values["pairs"].items()
     beside = {"chance": {language: 1 / n for language, n in pairs} | {"mean": chance(values)}}
     for floor, name in FLOORS.items():
         if of := floors.get(floor):
             shares = {language: scores["raw_en_to_xx"] for language, scores in of.items()}
             beside[name] = shares | {"mean": floors["mean"][floor]}
-    grids = []
-    for kind, title in KINDS.items():
-        score = f"{kind}_en_to_xx"
-        best = best_layer(layers, score)
-        named = "embeddings" if best == "0" else f"layer {best}"
-        title = f"{title}, by layer: en → xx (%); best: {named}"
-        grids.append(_by_layer(title, values["by_language"][pooling], layers, score, beside))
-    return grids
-
-
-def alignment_grids(values: Mapping[str, Any]) -> list[Grid]:
-    """Alignment error rate, language by layer."""
-    grids = []
-    for method in METHODS:
-        title = f"{method}, by layer: error rate (%), 0 is best"
-        grids.append(_by_layer(title, values["by_language"], values["by_layer"], method))
-    return grids
-
-
-def attention_title(of_one: Mapping[str, Any]) -> str:
-    """ "de-en, cross-attention, layer 2, mean over heads" """
-    words = ["-".join(of_one["languages"]), of_one["use"]]
-    if of_one["layer"] is not None:
-        head = "mean over heads" if of_one["head"] is None else f"head {of_one['head']}"
-        words += [f"layer {of_one['layer']}", head]
-    return ", ".join(words)
-
-
-def attention_grid(of_one: Mapping[str, Any]) -> Grid:
-    """Pieces down and across; the share (%) that the row's piece takes from the column's."""
-    pieces = of_one["pieces"]
-    percent = (100 * np.array(of_one["attention"])).tolist()
-    return Grid(attention_title(of_one), ["", *pieces], list(zip(pieces, percent, strict=True)))
+    return beside
 
 
 @drawing.styled

@@ -319,19 +319,16 @@ def mask_statistics(
     # Of each language: tokens, mask, random, kept.
     counts = np.zeros((len(languages), 4), np.int64)
     for batch in map(with_slots, batches):
-        language_BL = batch["language_ids"]
-        # `+=` would count a language that an index has twice only once.
-        np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
-        used_BM = batch["masked_weights"] > 0
-        columns_BM = batch["masked_positions"]
+        language_BL, columns_BM = batch["language_ids"], batch["masked_positions"]
         shown_BM = np.take_along_axis(batch["input_ids"], columns_BM, axis=1)
         language_BM = np.take_along_axis(language_BL, columns_BM, axis=1)
-        is_mask = shown_BM == vocabulary.mask_id
         # By what is shown, since batches do not keep which fate was drawn.
-        is_kept = ~is_mask & (shown_BM == batch["masked_targets"])
-        is_random = ~is_mask & ~is_kept
-        for column, kind in enumerate((is_mask, is_random, is_kept), 1):
-            np.add.at(counts[:, column], language_BM[used_BM & kind], 1)
+        fates = [shown_BM == vocabulary.mask_id, shown_BM == batch["masked_targets"]]
+        fate_BM = np.select(fates, [1, 3], 2)
+        used_BM = batch["masked_weights"] > 0
+        # `+=` would count a language that an index has twice only once.
+        np.add.at(counts, (language_BL[batch["pack_ids"] > 0], 0), 1)
+        np.add.at(counts, (language_BM[used_BM], fate_BM[used_BM]), 1)
     of_each = zip(languages, counts, strict=True)
     statistics = {name: _shares(*map(int, row)) for name, row in of_each if row[0]}
     # Of the sums, not a mean of the rates: languages occur unequally often.

@@ -87,12 +87,13 @@ class Run:
         """(step, values) of the first evaluator of a kind; [] without one."""
         return next(iter(self.evaluated(kind).values()), [])
 
-    def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
-        """The latest values of that kind's evaluator: the first whose name contains `prefer`."""
+    def last(self, kind: str, prefer: str = "") -> dict[str, Any]:
+        """The latest values of that kind's evaluator: the first whose name contains `prefer`; {}:
+        there is none."""
         evaluated = self.evaluated(kind)
         for name in sorted(evaluated, key=lambda name: prefer not in name):
             return evaluated[name][-1][1]
-        return None
+        return {}
 
 
 def read_run(path: str | Path) -> Run:

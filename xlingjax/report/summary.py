@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.report import html, pictures
+from xlingjax.report import pictures
 from xlingjax.report.run import Run
 
 FINETUNED = {"nli": "accuracy", "tagging": "tagging", "qa": "span_qa"}  # of the summary: kind
@@ -56,7 +56,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     tagging_mean_other, qa_en and qa_mean_other (F1), and the scores of generated text, bleu_mean
     and others.
     """
-    retrieval = run.last("retrieval") or {}
+    retrieval = run.last("retrieval")
     speeds = run.logged("tokens_per_second")
     # The median: one interval in which the machine was busy with something else must not weigh.
     speed = statistics.median(speeds) if speeds else None
@@ -78,14 +78,14 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         out["retrieval_chance"] = pictures.chance(retrieval)
         out["retrieval_pairs"] = min(retrieval["pairs"].values())
     for name, other in compare.items():
-        values = other.last("retrieval") or {}
+        values = other.last("retrieval")
         out[f"retrieval_mean_{key(name)}"] = values.get("retrieval_mean")
         out[f"retrieval_mean_{key(name)}_centred"] = values.get("retrieval_mean_centred")
         out[f"tokens_seen_{key(name)}"] = other.tokens_seen
-    for floor, value in (run.last("floors") or {}).get("mean", {}).items():
+    for floor, value in run.last("floors").get("mean", {}).items():
         out[f"retrieval_mean_{floor}"] = value
-    out["perplexity_mean"] = (run.last("perplexity") or {}).get("mean")
-    translation = run.last("translation_perplexity") or {}
+    out["perplexity_mean"] = run.last("perplexity").get("mean")
+    translation = run.last("translation_perplexity")
     for side in ("visible", "hidden"):
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
     candidates = [*finetuned, run]
@@ -99,7 +99,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     for figure in ("bleu", "chrf", "rouge_l", "wrong_language_rate"):
         for group in ("mean", "trained", "others"):
             out[f"{figure}_{group}"] = generated.get(f"{figure}_{group}")
-    out["alignment_error"] = (run.last("alignment") or {}).get("alignment_error")
+    out["alignment_error"] = run.last("alignment").get("alignment_error")
     # A figure that is not there is left out: null would look like one that failed.
     return _known(out)
 
@@ -113,15 +113,6 @@ def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     # Dev chose the checkpoint, so its figures flatter.
     found = (run.last(kind, prefer="test") for run in runs)
     return next(filter(None, found), {})
-
-
-def facts(summary: Mapping[str, Any]) -> str:
-    """One line of how large the run is and how long it took."""
-    parts = []
-    for name in ("parameters", "tokens_seen", "tokens_per_second"):
-        if name in summary:
-            parts.append(f"{html.number(int(summary[name]))} {name.replace('_', ' ')}")
-    return " · ".join(parts)
 
 
 def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:

@@ -27,7 +27,7 @@ from xlingjax.training.guard import Guard
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
 from xlingjax.training.stopping import Stopping
-from xlingjax.training.tracker import Tracker, evaluated_at, finite, flatten
+from xlingjax.training.tracker import Tracker, evaluations_at, finite, flatten
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -251,9 +251,10 @@ class Progress:
 
     def measure_restored(self, step: int, state: TrainState) -> None:
         """Evaluate a checkpoint that the last start did not: it was asked to stop, or failed."""
-        # By the process that writes the file; the others follow it.
-        measured = not is_primary() or {*self._to_measure(step)} <= evaluated_at(self.workdir, step)
-        if not all_agree(measured):
+        # By the process that writes the file; the others follow it. What a damaged line says is
+        # measured again: it is told when the file is opened to go on with.
+        known = evaluations_at(self.workdir, step, say=lambda line: None)
+        if not all_agree(not is_primary() or self._to_measure(step).keys() <= known.keys()):
             self._evaluate(step, state)
             self.checkpoints.measured(step, flatten(self.values))
 

@@ -189,8 +189,10 @@ def keep_until(path: Path, step: int, say: Callable[[str], None] = print) -> Non
     write_text(path, "".join(kept))
 
 
-def evaluated_at(workdir: Path, step: int) -> set[str]:
-    """The evaluators whose values of `step` a run has written down."""
-    # What a damaged line says is measured again; it is told when the file is opened to go on with.
-    lines = read_lines(workdir / "evaluations.jsonl", EVALUATION, say=lambda line: None)
-    return {record["name"] for record in lines if record["step"] == step}
+def evaluations_at(
+    workdir: Path, step: int, say: Callable[[str], None] | None = None
+) -> dict[str, dict[str, Any]]:
+    """{evaluator: its values at a step} of what a run has written down; of a step that it measured
+    twice, as it was stopped and went on, the newest. say: see `read_lines`."""
+    lines = read_lines(workdir / "evaluations.jsonl", EVALUATION, say=say)
+    return {line["name"]: line["values"] for line in lines if line["step"] == step}

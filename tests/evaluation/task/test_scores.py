@@ -52,7 +52,7 @@ def test_accuracy_by_language_and_the_commonest_label(tmp_path):
         files[language].write_text("\n".join(lines) + "\n")
 
     def measured(labels=("contradiction", "entailment", "neutral"), **options):
-        options |= dict(vocabulary=toy.ToyVocabulary(), reading=dict(length=16), batch_size=8)
+        options |= dict(vocabulary=toy.ToyVocabulary(), reading=dict(length=16))
         return own_files.score("classification", files, labels, **options)(model, params, 0)
 
     values = measured()

@@ -221,19 +221,15 @@ def test_the_dev_sets_know_translations_as_learnt(tmp_path):
 def test_a_task_goes_on_with_the_languages_that_are_left(tmp_path, monkeypatch, capsys):
     searched = []
 
-    def found(model, params, bitext, vocabulary, language, languages, **options):
+    def found(run, bitext, language, **options):
         searched.append(language)
         return {"mean": {1: [1, 0], 2: [0, 1]}}
 
     monkeypatch.setattr(retrieval, "predict_layers", found)
-    run = SimpleNamespace(
-        model=None, params=None, vocabulary=None, languages=(), mesh=None, dense=None
-    )
-
     usual = States(2, "mean", (1, 2), ("mean",))
 
     def search(*languages, reads=usual, text="a"):
-        of = Search(run, task_named("xtreme/tatoeba"), "", reads, tmp_path / "found", ["de", "fr"])
+        of = Search(None, task_named("xtreme/tatoeba"), "", reads, tmp_path / "found", ["de", "fr"])
         gold = frozenset({("x-0", "en-0"), ("x-1", "en-1")})
         bitext = Bitext((("x-0", text), ("x-1", "b")), (("en-0", "c"), ("en-1", "d")), gold)
         return of, [of([bitext], "test", language) for language in languages]

@@ -82,27 +82,22 @@ def precision_recall_f1(
     predicted: Tags, gold: Tags, spans: Callable[[Sequence[str]], set] = chunks
 ) -> tuple[float, float, float]:
     """Micro precision, recall and F1 of the `spans` of all sentences; 0 where there are none."""
-    right = made = wanted = 0
-    for predicted_tags, gold_tags in zip(predicted, gold, strict=True):
-        found = spans(predicted_tags)
-        true = spans(gold_tags)
-        right += len(found & true)
-        made += len(found)
-        wanted += len(true)
-    return _rates(right, made, wanted)
-
-
-def _rates(right: int, made: int, wanted: int) -> tuple[float, float, float]:
-    if not right:
-        return 0.0, 0.0, 0.0
-    precision = right / made
-    recall = right / wanted
-    return precision, recall, 2 * precision * recall / (precision + recall)
+    # With the sentence's number, so that the spans of all are one set.
+    wanted, made = (
+        {(number, span) for number, tags in enumerate(sentences) for span in spans(tags)}
+        for sentences in (gold, predicted)
+    )
+    return rates(wanted, made)
 
 
 def rates(gold: Collection, made: Collection) -> tuple[float, float, float]:
     """Precision, recall and F1 of one set; 0 where nothing is right."""
-    return _rates(len({*gold} & {*made}), len(made), len(gold))
+    right = len({*gold} & {*made})
+    if not right:
+        return 0.0, 0.0, 0.0
+    precision = right / len(made)
+    recall = right / len(gold)
+    return precision, recall, 2 * precision * recall / (precision + recall)
 
 
 def entity_f1(predicted: Tags, gold: Tags) -> float:

@@ -94,46 +94,41 @@ def predict(
     language: str,
     reading: Reading,
     pivot: Sequence[Any] | None = None,
-    batch_size: int = 64,
 ) -> Any:
     """What the task's metrics take: label strings, tags of every word, {id: answer}. pivot: for a
     plugged-in model, what it reads beside each record, in `Task.trained_on` (see `translations`).
 
     Raises UserError where the head is not the task's, or the model does not embed the language.
     """
-    model, params, vocabulary = run.model, run.params, run.vocabulary
+    model = run.model
     # First of all: a language that the model does not embed is refused before rows are made.
-    index = language_index(language, run.languages, model)
-    how: dict[str, Any] = {"batch_size": batch_size, "mesh": run.mesh}
+    index = language_index(language, run)
     beside = None
     if pivot is not None:
-        second = language_index(task.trained_on, run.languages, model)
+        second = language_index(task.trained_on, run)
         beside = Beside(pivot, task.trained_on, second)
     if task.kind == "span_qa":
-        sizes = ("length", "stride", "max_question", "longest", "reset_positions")
-        how |= {name: getattr(reading, name) for name in sizes} | {"beside": beside}
-        return predict_answers(model, params, records, vocabulary, index, **how)
+        return predict_answers(run, records, language, reading, beside)
     # Not of spans: `predict_answers` refuses a model that is not for them.
     require_head(model, task)
     if task.kind == "generation":
         decoding = Decoding(reading.beams, no_repeat_ngram=reading.no_repeat_ngram)
-        generator = Generator(
-            model, params, vocabulary, run.languages, decoding, run.mesh, truncate=True
-        )
+        of = model, run.params, run.vocabulary, run.languages
+        generator = Generator(*of, decoding, run.mesh, truncate=True)
         made = generator.generate([record.source for record in records], language, language)
         return [best.text for best, *_ in made]
     if task.kind == "tagging":
-        how |= {"length": reading.length, "apart": reading.apart, "beside": beside}
-        of = model, params, records, vocabulary, task.labels, language, index
-        return predict_tags(*of, marks=reading.marks or task.marks, **how)
+        marks = reading.marks or task.marks
+        return predict_tags(run, records, task.labels, language, reading, marks, beside)
     if pivot is not None:
-        return predict_beside(run, task, records, language, reading, pivot, batch_size)[0]
+        return predict_beside(run, task, records, language, reading, pivot)[0]
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(
-            records, vocabulary, reading.length, task.labels, index, reading.reset_positions
+            records, run.vocabulary, reading.length, task.labels, index, reading.reset_positions
         )
         # By name where there are several heads, since outputs of another have other labels.
-        classes = classification.predict(model, params, rows, task=head_of(model, task), **how)
+        head = head_of(model, task)
+        classes = classification.predict(model, run.params, rows, mesh=run.mesh, task=head)
         return [task.labels[i] for i in classes]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
@@ -145,17 +140,12 @@ def predict_beside(
     language: str,
     reading: Reading,
     pivot: Sequence[Any],
-    batch_size: int = 64,
 ) -> tuple[list[str], list[str]]:
     """Label strings of a plugged-in model: from the side of `records`, and from that of `pivot`,
     the same examples in `Task.trained_on`. The rest: see `predict`."""
-    indices = tuple(
-        language_index(code, run.languages, run.model) for code in (language, task.trained_on)
-    )
+    indices = language_index(language, run), language_index(task.trained_on, run)
     rows = beside_rows(task, records, pivot, run.vocabulary, reading, language, indices)
-    own, beside = classification.predict(
-        run.model, run.params, rows, batch_size=batch_size, mesh=run.mesh
-    )
+    own, beside = classification.predict(run.model, run.params, rows, mesh=run.mesh)
     return [task.labels[i] for i in own], [task.labels[i] for i in beside]
 
 

@@ -101,7 +101,6 @@ class TaskScore(Evaluator):
     split: str = "dev"
     requested: Sequence[str] = (ALL,)
     limit: int = 0
-    batch_size: int = 64
     trained_on: Sequence[str] = ("en",)
     name: str = "dev"
 
@@ -132,9 +131,7 @@ class TaskScore(Evaluator):
             if pivot is not None:
                 # The same examples: cut where the records are.
                 pivot = pivot[: self.limit or None]
-            predicted = predict(
-                run, self.task, records, language, self.reading, pivot, self.batch_size
-            )
+            predicted = predict(run, self.task, records, language, self.reading, pivot)
             by_language[language] = scored(self.task, records, predicted, language)
         return {
             "kind": "task",
@@ -195,9 +192,9 @@ class OwnScore(TaskScore):
         for language, records in self._records.items():
             how = (run, self.task, records, language, self.reading)
             if self._pivot is None:
-                made = {language: predict(*how, batch_size=self.batch_size)}
+                made = {language: predict(*how)}
             else:
-                own, beside = predict_beside(*how, self._pivot, self.batch_size)
+                own, beside = predict_beside(*how, self._pivot)
                 made = {language: own, self.task.trained_on: beside}
             for code, predicted in made.items():
                 found.setdefault(code, []).append(scored(self.task, records, predicted, code))

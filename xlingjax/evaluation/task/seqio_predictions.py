@@ -16,7 +16,7 @@ from xlingjax.preprocessors.task_rows import Reading
 
 
 def seqio_predict_fn(
-    run: TrainedRun, task: Task, reading: Reading, batch_size: int = 64, output_vocabulary=None
+    run: TrainedRun, task: Task, reading: Reading, output_vocabulary=None
 ) -> Callable[..., list[tuple[int, np.ndarray]]]:
     """`predict_fn` of `seqio.Evaluator(mixture of the task, RecordConverter(task.kind), ...)`.
 
@@ -38,7 +38,7 @@ def seqio_predict_fn(
             codes.add(example["language"].decode())
         # SeqIO asks task by task, and each is of one language.
         (language,) = codes
-        predicted = predict(run, task, records, language, reading, batch_size=batch_size)
+        predicted = predict(run, task, records, language, reading)
         # Answers are by the questions' ids, as official files have them.
         if task.kind == "span_qa":
             predicted = [predicted[question.id] for question in records]

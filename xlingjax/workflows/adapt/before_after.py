@@ -35,7 +35,7 @@ def compared(before: Run, after: Run) -> list[dict[str, Any]]:
 
 
 def _figures(run: Run) -> dict[str, float]:
-    by_language = (run.last("perplexity") or {"by_language": {}})["by_language"]
+    by_language = run.last("perplexity").get("by_language", {})
     figures = {f"perplexity {code}": value for code, value in sorted(by_language.items())}
     for kind, key, name in _FIGURES:
         if values := run.last(kind):
@@ -45,7 +45,7 @@ def _figures(run: Run) -> dict[str, float]:
 
 def pairs_of(run: Run) -> int:
     """How many held-out pairs retrieval was measured on, all languages together."""
-    return sum((run.last("retrieval") or {"pairs": {}})["pairs"].values())
+    return sum(run.last("retrieval").get("pairs", {}).values())
 
 
 def worse(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas
 
+from xlingjax.report import html
 from xlingjax.runtime.files import write_text
 
 Cells = Sequence[Mapping[str, Any]]
@@ -25,15 +26,6 @@ BY_LAYER = {
     "centred": "retrieval, language means removed",
     "itermax": "alignment error, itermax",
 }
-NOTE = (
-    "Mean ± standard deviation over the seeds; every mix begins from the weights that its seed"
-    " gives its model and {reads}. retrieval: English finds its translation, mean over languages,"
-    " raw cosine and with each language's mean removed, at the best layer. AER: error rate of word"
-    " alignments from the similarity of states, lower is better, at the best layer. masked"
-    " accuracy: held-out text, mean over languages. other: mean of the languages that the"
-    " fine-tuning did not see. tokens/s: of runs that shared the machine as the bake-off's jobs"
-    " say."
-)
 
 
 def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.DataFrame]:
@@ -46,7 +38,7 @@ def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.
     return means, seeds.std(ddof=1).fillna(0.0)[[*means]]
 
 
-def table(cells: Cells, of: str = "figures") -> str:
+def table(cells: Cells, of: str = "figures") -> pandas.DataFrame:
     means, deviations = by_mix(cells, of)
     texts = {
         TITLES.get(name, name.replace("_", " ")): [
@@ -54,8 +46,7 @@ def table(cells: Cells, of: str = "figures") -> str:
         ]
         for name in means
     }
-    frame = pandas.DataFrame(texts, index=means.index)
-    return frame.to_markdown(tablefmt="github", disable_numparse=True)
+    return pandas.DataFrame(texts, index=means.index)
 
 
 def shown(name: str, mean: float, deviation: float) -> str:
@@ -70,15 +61,14 @@ def shown(name: str, mean: float, deviation: float) -> str:
 
 def markdown(result: Mapping[str, Any]) -> str:
     cells = result["cells"]
-    tokens = result["config"]["tokens"]
-    reads = "reads as many tokens" if tokens else "trains for the steps of its recipe"
-    parts = [table(cells), NOTE.format(reads=reads)]
+    by_layer = {}
     for kind, title in BY_LAYER.items():
         # A table in which some mixes are missing would look like a comparison of the others.
         if all(cell["by_layer"][kind] for cell in cells):
             layers = [{"mix": cell["mix"], **cell["by_layer"]} for cell in cells]
-            parts += [f"{title}, by layer:", table(layers, kind)]
-    return "\n\n".join(parts) + "\n"
+            by_layer[title] = table(layers, kind)
+    tokens = result["config"]["tokens"]
+    return html.render("bakeoff.md", figures=table(cells), tokens=tokens, by_layer=by_layer)
 
 
 def write(result: Mapping[str, Any], folder: Path) -> Path:

@@ -7,9 +7,10 @@ so are seeds of one mix that have read different data.
 """
 
 import dataclasses
+import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,20 +99,21 @@ def run(
     """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
-    make = _Maker(say, arguments)
+    stop = Stop("bakeoff")
+    make = functools.partial(_made, stop, say, arguments)
     cells = _cells(config, folder)
     _require_same_data(config, cells)
     # Signals are the main thread's, and the other threads learn of them from the event.
-    with alone_in(folder, "choose another --workdir"), make.stop.listen():
+    with alone_in(folder, "choose another --workdir"), stop.listen():
         steps: dict[str, int | None] = dict.fromkeys(config.mixes)
         if config.tokens:
             calibration = _calibration(config, folder, make)
-            run_all(calibration.values(), config.jobs, say, make.stop)
+            run_all(calibration.values(), config.jobs, say, stop)
             for mix, one in calibration.items():
                 tokens = read_result(one.workdir)["tokens_seen"]
                 steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / tokens))
         jobs = [job for cell in cells for job in _runs(config, cell, steps[cell.mix], make)]
-        run_all(jobs, config.jobs, say, make.stop)
+        run_all(jobs, config.jobs, say, stop)
     _require_same_data(config, cells)
     content: dict[str, Any] = {"config": dataclasses.asdict(config), "cells": []}
     for cell in cells:
@@ -126,7 +128,7 @@ def require_readable(config: Bakeoff, workdir: str | Path) -> None:
     """Raise UserError for a word of a mix or its fine-tunings that gin refuses, before training."""
     # How many steps a mix has is known when its first ones are done.
     steps = CALIBRATION_STEPS if config.tokens else None
-    make = _Maker()
+    make = functools.partial(_made, Stop("bakeoff"), print, ())
     for cell in _cells(config, Path(workdir))[: len(config.mixes)]:
         names = [
             f"mix {cell.mix!r}",
@@ -166,36 +168,26 @@ def command(
     return line
 
 
-@dataclasses.dataclass(frozen=True)
-class _Maker:
-    say: Say = print
-    arguments: Sequence[str] = ()
-    stop: Stop = dataclasses.field(default_factory=lambda: Stop("bakeoff"))
-
-    def __call__(
-        self,
-        verb: str,
-        words: Sequence[str],
-        workdir: Path,
-        steps: int | None = None,
-        encoder: RecipeRun | None = None,
-    ) -> RecipeRun:
-        line = command(verb, words, workdir, steps, self.arguments)
-        log = workdir.with_suffix(".log")
-        needs = (encoder.name,) if encoder else ()
-        return RecipeRun(
-            str(workdir),
-            line,
-            self.stop,
-            self.say,
-            log,
-            needs=needs,
-            workdir=workdir,
-            encoder=encoder,
-        )
+def _made(
+    stop: Stop,
+    say: Say,
+    arguments: Sequence[str],
+    verb: str,
+    words: Sequence[str],
+    workdir: Path,
+    steps: int | None = None,
+    encoder: RecipeRun | None = None,
+) -> RecipeRun:
+    line = command(verb, words, workdir, steps, arguments)
+    log = workdir.with_suffix(".log")
+    needs = (encoder.name,) if encoder else ()
+    more = {"needs": needs, "workdir": workdir, "encoder": encoder}
+    return RecipeRun(str(workdir), line, stop, say, log, **more)
 
 
-def _runs(config: Bakeoff, cell: Cell, steps: int | None, make: _Maker) -> list[RecipeRun]:
+def _runs(
+    config: Bakeoff, cell: Cell, steps: int | None, make: Callable[..., RecipeRun]
+) -> list[RecipeRun]:
     """The pretraining of a cell, then the fine-tunings."""
     # Later words win in gin: a mix changes the base, and the bake-off's own settings change both.
     seed = f"SEED={cell.seed}"
@@ -211,7 +203,9 @@ def _runs(config: Bakeoff, cell: Cell, steps: int | None, make: _Maker) -> list[
     return runs
 
 
-def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, RecipeRun]:
+def _calibration(
+    config: Bakeoff, folder: Path, make: Callable[..., RecipeRun]
+) -> dict[str, RecipeRun]:
     """The first steps of each mix: a row's tokens depend on the text, so they are counted."""
     runs = {}
     for mix, its_words in config.mixes.items():

@@ -10,7 +10,7 @@ from xlingjax.evaluation.attention_maps import maps_of
 from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.run import open_run
-from xlingjax.report import html, pictures
+from xlingjax.report import html
 from xlingjax.report.inspector import write_page
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import language_of
@@ -37,7 +37,7 @@ def attention_of_pair(
         raise UserError('--pair: a text is empty; give two, --pair "TEXT" "TEXT"')
     known = [language_of(trained, language) for language in languages]
     codes = (known[0][0], known[1][0])
-    ids = [language_index(code, trained.languages, model) for code in codes]
+    ids = [language_index(code, trained) for code in codes]
     # Four tokens open and close the texts.
     tokens = 4 + sum(len(vocabulary.encode(text)) for text in texts)
     most = model.config.max_positions - model.config.position_offset
@@ -63,7 +63,7 @@ def attention_of_pair(
     )
     for note in {note for _, note in known if note}:
         print(note.removeprefix("; "))
-    body = html.part("sections", "attention", list(map(pictures.attention_grid, maps)))
+    body = html.part("sections", "attention", maps)
     page = html.section("attention", run, body)
     write_page(Path(output), "Attention of a pair", [page])
     print(f"wrote {Path(output) / 'inspect.html'}")

@@ -124,15 +124,7 @@ def align(
     links: list[Any] = []
     for start in range(0, len(pairs), PAIRS):
         part = pairs[start : start + PAIRS]
-        (alignments,) = alignment.align(
-            trained.model,
-            trained.params,
-            part,
-            (known[0][0], known[1][0]),
-            trained.languages,
-            trained.vocabulary,
-            layers=[layer],
-        )
+        (alignments,) = alignment.align(trained, part, (known[0][0], known[1][0]), [layer])
         found = [one.links(method) for one in alignments]
         for one in found:
             texts.append(f"{alignment.pharaoh(one)}\n".encode())

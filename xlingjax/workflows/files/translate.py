@@ -94,51 +94,30 @@ def write(request: Request) -> None:
             best += [_text_of(line, lines_each) for line in output.kept()][::lines_each]
         to_score = texts(request.score) if request.score else itertools.repeat("")
         pairs = zip(texts(path), to_score, strict=False)
-        maker = _Maker(generator, request, source, best)
-        number = maker.append(output, itertools.islice(pairs, done, None), done)
-        output.finish()
-        print(maker.summary(number, done), file=sys.stderr)
-        if request.references:
-            print("\n".join(_compared(best, request, source, path)), file=sys.stderr)
-
-
-class _Maker:
-    """Lines of output from lines of input. best: gets the best text of each."""
-
-    def __init__(self, generator: Generator, request: Request, source: str, best: list[str]):
-        self.generator = generator
-        self.request = request
-        self.source = source
-        self.best = best
-        self.empty = 0
-        self.started = time.monotonic()
-
-    def append(self, output: Any, pairs: Iterable[tuple[str, str]], number: int) -> int:
-        """Write what is made of (line, text to score), the first of them line `number` of its file,
-        from 0; the number of the line behind the last."""
-        for chunk in chunks(pairs):
+        started = time.monotonic()
+        number, empty = done, 0
+        for chunk in chunks(itertools.islice(pairs, done, None)):
             lines, given = zip(*chunk, strict=True)
-            languages = (self.source, self.request.target)
-            if self.request.score:
-                scores = self.generator.score(lines, given, *languages, first=number + 1)
+            how = source, request.target
+            if request.score:
+                scores = generator.score(lines, given, *how, first=number + 1)
                 output.write(map(_scored, scores))
             else:
-                made = self.generator.generate(lines, *languages, first=number + 1)
+                made = generator.generate(lines, *how, first=number + 1)
                 found = [one[0].text for one in made]
-                self.empty += sum(bool(a) and not b for a, b in zip(lines, found, strict=True))
+                empty += sum(bool(a) and not b for a, b in zip(lines, found, strict=True))
                 # Kept for the comparison alone: a corpus may not fit memory.
-                if self.request.references:
-                    self.best += found
+                if request.references:
+                    best += found
                 output.write(_shown(number, made))
             number += len(lines)
-        return number
-
-    def summary(self, lines: int, before: int = 0) -> str:
-        said = f"{lines - before:,} lines"
-        if before:
-            said += f" and {before:,} before"
-        said += f", {time.monotonic() - self.started:.1f} s"
-        return f"{said}, {self.empty:,} of them empty" if self.empty else said
+        output.finish()
+        before = f" and {done:,} before" if done else ""
+        of_them = f", {empty:,} of them empty" if empty else ""
+        seconds = time.monotonic() - started
+        print(f"{number - done:,} lines{before}, {seconds:.1f} s{of_them}", file=sys.stderr)
+        if request.references:
+            print("\n".join(_compared(best, request, source, path)), file=sys.stderr)
 
 
 def _opened(request: Request) -> tuple[Generator, str]:
@@ -239,8 +218,9 @@ def chunks(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield chunk
 
 
-def _checked(generator: Generator, lines: Iterable[str], done: int = 0) -> int:
-    """The number of lines behind `done` others. Raises UserError for one that is too long."""
+def _checked(generator: Generator, lines: Iterable[str]) -> int:
+    """The number of lines. Raises UserError for one that is too long."""
+    done = 0
     for chunk in chunks(lines):
         generator.tokens(chunk, done + 1)
         done += len(chunk)

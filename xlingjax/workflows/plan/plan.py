@@ -14,6 +14,7 @@ import pandas as pd
 
 from xlingjax.config.gin_files import REQUIRED, macros_of
 from xlingjax.errors import UserError
+from xlingjax.report import html
 from xlingjax.workflows.plan.machines import become_compiler, environment, machine_named
 from xlingjax.workflows.plan.programs import HERE, answer
 from xlingjax.workflows.plan.roofline import bound_of
@@ -59,6 +60,17 @@ class Planned:
         return total
 
     @property
+    def likely_hours(self) -> float:
+        """Of all steps, at the share of the peak that a card was measured at."""
+        peak = machine_named(self.machine).accelerator.flops[self.dtype]
+        useful = sum(one["steps"] * one["useful"] for one in self.programs)
+        return useful / (REACHED * peak) / 3600
+
+    @property
+    def device_hours(self) -> float:
+        return (self.seconds or 0.0) * math.prod(self.mesh.values()) / 3600
+
+    @property
     def tokens(self) -> float:
         """Columns of all rows of the run."""
         return sum(one["steps"] * one["tokens"] for one in self.programs)
@@ -71,7 +83,7 @@ class Planned:
         if self.seconds:
             record["tokens_per_second"] = self.tokens / self.seconds
             record["days"] = self.seconds / 86400
-            record["device_hours"] = self.seconds * math.prod(self.mesh.values()) / 3600
+            record["device_hours"] = self.device_hours
         return record
 
 
@@ -137,16 +149,10 @@ def measured(files: Sequence[str], overrides: Sequence[str], on: str) -> Planned
 
 def text_of(plan: Planned) -> str:
     """A column of figures for each program, and a line for the run."""
-    mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
-    lines = [f"{plan.machine}: mesh {mesh}, {plan.dtype}"]
     columns = {}
     for program in plan.programs:
-        name = program["program"]
         if program["peak"] is None:
-            lines.append(f"{name}: REFUSED by the compiler: {program['error']}")
             continue
-        fits = "fits" if plan.fits(program) else "DOES NOT FIT"
-        lines.append(f"{name}: {fits}{with_options(program)}")
         sizes = {"all": program["peak"], "may be filled": plan.room}
         if not program["error"]:
             sizes |= program["bytes"] | {"temporaries": program["temporaries"]}
@@ -156,36 +162,16 @@ def text_of(plan: Planned) -> str:
         if bound := program["bound"]:
             for limit, seconds in dataclasses.asdict(bound).items():
                 figures[f"ms at the published peaks: {limit}"] = seconds * 1e3
-        columns[name] = figures | {"seconds to compile": program["seconds"]}
-    if columns:
-        lines.append(pd.DataFrame(columns).to_string(float_format="{:.3g}".format, na_rep=""))
-    return "\n".join([*lines, _of_run(plan)])
+        columns[program["program"]] = figures | {"seconds to compile": program["seconds"]}
+    return html.render(
+        "plan.txt",
+        plan=plan,
+        with_options=with_options,
+        columns=columns
+        and pd.DataFrame(columns).to_string(float_format="{:.3g}".format, na_rep=""),
+    )
 
 
 def with_options(program: Mapping[str, Any]) -> str:
     """What the compiler was given, as XLA_FLAGS takes it; "": nothing."""
     return "".join(f", {name}={value}".lower() for name, value in program["options"].items())
-
-
-def _of_run(plan: Planned) -> str:
-    if any(one["peak"] is None for one in plan.programs):
-        return "the run cannot be compiled"
-    if not plan.all_fit:
-        return "the run does not fit: --search looks for settings that do"
-    seconds = plan.seconds
-    if not seconds:
-        return f"no bound of its speed: peaks of {plan.machine} in {plan.dtype} are not known"
-    return (
-        f"the run: {plan.steps:,} steps, {plan.tokens:,.0f} tokens; at the longest of the three"
-        f" {plan.tokens / seconds:,.0f} tokens/s: {seconds / 3600:,.1f} hours,"
-        f" {seconds * math.prod(plan.mesh.values()) / 3600:,.1f} device-hours, and no run is as"
-        f" fast; {_likely(plan)}"
-    )
-
-
-def _likely(plan: Planned) -> str:
-    """The hours at the share of the peak that a card was measured at (docs/results/speed.md)."""
-    peak = machine_named(plan.machine).accelerator.flops[plan.dtype]
-    useful = sum(one["steps"] * one["useful"] for one in plan.programs)
-    hours = useful / (REACHED * peak) / 3600
-    return f"about {hours:,.1f} hours at a fifth of the peak, which an H100 reached"

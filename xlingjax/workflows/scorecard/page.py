@@ -5,15 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from xlingjax.report import html
 from xlingjax.runtime.files import write_text
 from xlingjax.workflows.scorecard import card as score_card
-from xlingjax.workflows.scorecard.tables import sections_of
-
-_ABOUT = (
-    "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the"
-    " official average that are here; untrained languages: without training examples; gap: English"
-    " less the mean of the others."
-)
+from xlingjax.workflows.scorecard.tables import Grid, sections_of
 
 
 def show(*folders: str | Path, output: str | Path = "") -> str:
@@ -38,26 +33,18 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def markdown(card: dict[str, Any]) -> str:
-    parts = ["# Score card", _ABOUT]
-    for section in sections_of(card):
-        parts.append(f"## {section.title}")
-        for grid in section.grids:
-            text = grid.texts.to_markdown(tablefmt="github", disable_numparse=True)
-            parts += [f"{grid.caption}:", text]
-        parts.append("\n".join(f"- {line}" for line in section.notes))
-    return "\n\n".join(parts) + "\n"
+    return html.render("scorecard.md", sections=sections_of(card))
 
 
 def latex(card: dict[str, Any]) -> str:
     """Tables for `booktabs`."""
-    parts = [f"% {_ABOUT}"]
-    for section in sections_of(card):
-        for grid in section.grids:
-            parts.append("\n".join(f"% {line}" for line in section.notes))
-            # pandas escapes what is in the table alone.
-            caption = re.sub(r"([&%$#_{}])", r"\\\1", f"{section.title}, {grid.caption}")
-            columns = "l" + "r" * len(grid.texts.columns)
-            texts = grid.texts.rename_axis(index=None)
-            text = texts.to_latex(caption=caption, column_format=columns, escape=True)
-            parts.append(text.replace(r"\begin{table}", r"\begin{table}\centering\small", 1))
-    return "\n\n".join(parts) + "\n"
+    return html.render("scorecard.tex", sections=sections_of(card), tabular=_tabular)
+
+
+def _tabular(title: str, grid: Grid) -> str:
+    # pandas escapes what is in the table alone.
+    caption = re.sub(r"([&%$#_{}])", r"\\\1", f"{title}, {grid.caption}")
+    columns = "l" + "r" * len(grid.texts.columns)
+    texts = grid.texts.rename_axis(index=None)
+    text = texts.to_latex(caption=caption, column_format=columns, escape=True)
+    return text.replace(r"\begin{table}", r"\begin{table}\centering\small", 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from xlingjax.report import html
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard.averages import by_number
 from xlingjax.workflows.scorecard.rows import Row, policy, row_name
@@ -160,43 +161,11 @@ def _by_number(rows: Iterable[Row]) -> list[Grid]:
 
 def notes(table: dict[str, Any]) -> list[str]:
     """What a figure of the table means, in lines."""
-    lines = [f"{name}: {signature}" for name, signature in table["metrics"].items()]
     overlap = task_named(table["task"]).overlap
-    if overlap:
-        lines.append(overlap)
-    for row in table["rows"]:
-        lines += _notes_of_row(row)
-    papers = table["papers"]
-    if any(paper["figure"] for paper in papers):
-        lines.append(
-            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match"
-        )
-    return lines + [f"{paper['model']}: {paper['source']}" for paper in papers]
+    functions = {"row_name": row_name, "policy": policy, "span": _span}
+    return html.render("notes.txt", table=table, overlap=overlap, **functions).splitlines()
 
 
-def _notes_of_row(row: Row) -> list[str]:
-    name = row_name(row)
-    tested = f"tested on {row['split']} ({_range(row['examples'].values())} examples a language)"
-    if not row["by_language"]:
-        tested = f"predicted, since the files have no answers: {tested}"
-    parts = [tested]
-    if trained := row.get("trained"):
-        parts.append(f"trained on {_range(trained['examples'])} examples ({trained['split']})")
-    parts.append(policy(row))
-    if weights := row["start"]["sha256"][:12]:
-        parts.append(f"from {row['start']['run']} ({weights})")
-    if row["machine"]:
-        parts.append(row["machine"])
-    lines = [f"{name}: {'; '.join(parts)}"]
-    if row.get("targets"):
-        lines.append(f"{name}: each language has a model of its own, trained and tested in it")
-        if not row["means"]:
-            lines.append(f"{name}: no mean, since the languages have other seeds")
-    return lines
-
-
-def _range(counts: Iterable[int]) -> str:
-    ordered = sorted(counts)
-    if ordered[0] == ordered[-1]:
-        return f"{ordered[0]:,}"
-    return f"{ordered[0]:,} to {ordered[-1]:,}"
+def _span(counts: Iterable[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -19,6 +19,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import MeshConfig, check_shares, make_mesh, mesh_sizes
+from xlingjax.report import html
 from xlingjax.tasks import task_named
 from xlingjax.training.feed import Feed
 from xlingjax.training.initialisation import first_weights
@@ -26,7 +27,7 @@ from xlingjax.training.loop import require_settings
 from xlingjax.training.run_record import model_of
 from xlingjax.workflows.launch import checked, stages_of
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
-from xlingjax.workflows.tables.jobs import MEASURE, SWEEP, THEN, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.jobs import MEASURE, RECIPE, SWEEP, THEN, TableJob
 from xlingjax.workflows.tables.table import Table
 from xlingjax.workflows.tasks.request import Request
 from xlingjax.workflows.tasks.sweep import check
@@ -92,7 +93,7 @@ class _Planner:
 
     def add(self, job: TableJob) -> None:
         """Raises UserError for what it cannot be run for."""
-        if job.kind in TRAINED_BY_RECIPE:
+        if job.kind == RECIPE:
             self.plan.trainings.append(self._by_recipe(job))
             return
         if job.kind == SWEEP:
@@ -196,16 +197,17 @@ class _Planner:
 
 def show(plan: Plan) -> int:
     """Print the plan. The exit status: 1 where something is missing or wrong."""
-    if plan.trainings:
-        frame = pd.DataFrame(plan.trainings).rename(columns={"name": "training", "times": "seeds"})
-        print(frame.to_string(index=False, formatters={"flops": "{:.2e}".format}))
-    for line in [*plan.notes, *(f"refused: {fault}" for fault in plan.faults)]:
-        print(line)
+    frame = pd.DataFrame(plan.trainings).rename(columns={"name": "training", "times": "seeds"})
     total = sum(one.times * one.flops for one in plan.trainings)
-    print(
-        f"{sum(one.times for one in plan.trainings):,} trainings, {plan.measured} measured rows and"
-        f" commands, {len(plan.faults)} refused; {total:.2e} FLOPs,"
-        f" {gpu_hours(total):,.1f} hours of one H100 ({UTILISATION:.0%} of"
-        f" {H100 / 1e12:.0f} TFLOP/s)"
+    text = html.render(
+        "table_plan.txt",
+        plan=plan,
+        table=frame.to_string(index=False, formatters={"flops": "{:.2e}".format}),
+        trainings=sum(one.times for one in plan.trainings),
+        flops=total,
+        hours=gpu_hours(total),
+        peak=H100,
+        share=UTILISATION,
     )
+    print(text, end="")
     return int(bool(plan.faults))

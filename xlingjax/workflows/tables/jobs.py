@@ -12,12 +12,10 @@ from xlingjax.runtime.records import read_text
 from xlingjax.workflows.jobs.many import AT_WORK, LOCK, Command, Say, Stop
 from xlingjax.workflows.jobs.recipe_run import RecipeRun, recipe_in
 
-PRETRAIN = "pretrain"
-FINETUNE_RECIPE = "finetune-recipe"
+RECIPE = "recipe"  # a training by a recipe
 SWEEP = "sweep"
 MEASURE = "measure"
 THEN = "then"  # a command on a run that a table has trained, or on an encoder
-TRAINED_BY_RECIPE = (PRETRAIN, FINETUNE_RECIPE)
 ON_A_MACHINE = ("evaluate", "finetune", "generate", "mine", "pretrain", "translate")
 """Verbs that take --platform and the like."""
 
@@ -55,7 +53,7 @@ def command_of(job: TableJob, arguments: Sequence[str], stop: Stop, say: Say) ->
     if job.kind != THEN or job.verb in ON_A_MACHINE:
         line += arguments
     shared = {"folder": job.folder, "needs": job.needs}
-    if job.kind in TRAINED_BY_RECIPE:
+    if job.kind == RECIPE:
         return RecipeRun(job.name, line, stop, say, **shared, workdir=job.folder)
     if job.kind == THEN:
         assert job.printed is not None

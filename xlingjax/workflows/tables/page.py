@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from xlingjax.report import html
 from xlingjax.runtime.files import write_json, write_text
-from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
-from xlingjax.training.tracker import EVALUATION, scalars
+from xlingjax.training.tracker import evaluations_at, scalars
 from xlingjax.workflows.jobs.recipe_run import finished
 from xlingjax.workflows.scorecard import page as scorecard_page
-from xlingjax.workflows.tables.jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
+from xlingjax.workflows.tables.jobs import RECIPE, THEN, TableJob, printed_by
 from xlingjax.workflows.tables.table import Table
 
 PAGE = "table.md"
@@ -27,7 +27,7 @@ def show(table: Table, data: str | Path, output: str | Path) -> str:
     if folders:
         parts.append(scorecard_page.show(*folders, output=output))
     jobs = [job for job in table.jobs(data, output) if job.row]
-    trained = [job for job in jobs if job.kind in TRAINED_BY_RECIPE]
+    trained = [job for job in jobs if job.kind == RECIPE]
     commands = [job for job in jobs if job.kind == THEN]
     if trained or commands:
         rows = [_figures(job) for job in trained if finished(job.folder)]
@@ -51,31 +51,23 @@ def _figures(job: TableJob) -> dict[str, Any]:
     if by:
         step = result["best"][by]["step"]
     figures = {}
-    # They are figures of a table, so none is passed over. A step that was measured twice, after a
-    # stop: the later line is of the same weights.
-    for entry in read_lines(job.folder / "evaluations.jsonl", EVALUATION):
-        if entry["step"] == step:
-            for key, value in scalars(entry["values"]).items():
-                figures[f"{entry['name']}/{key}"] = value
+    # They are figures of a table, so no line is passed over.
+    for name, values in evaluations_at(job.folder, step).items():
+        for key, value in scalars(values).items():
+            figures[f"{name}/{key}"] = value
     return {"row": job.row, "encoder": job.encoder, "step": step, "by": by, "figures": figures}
 
 
 def _markdown(rows: Sequence[Mapping[str, Any]], commands: Sequence[TableJob]) -> str:
     """Checkpoint and figures of each row, and what the commands printed."""
-    parts = ["# Rows"]
-    if rows:
-        texts = []
-        for row in rows:
-            which = f"the best by {row['by']}" if row["by"] else "the last"
-            figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
-            names = {"row": row["row"], "encoder": row["encoder"] or "–"}
-            texts.append(names | {"checkpoint": f"{row['step']}, {which}"} | figures)
-        frame = pd.DataFrame(texts).fillna("–")
-        parts.append(frame.to_markdown(index=False, tablefmt="github", disable_numparse=True))
-    for job in commands:
-        if printed := printed_by(job):
-            command, text = printed
-            # Orbax warns of every checkpoint that has no description of its own.
-            lines = [line for line in text.splitlines() if not line.startswith("WARNING:absl:")]
-            parts.append("\n".join([f"## {job.name}\n\n```\n{command}", *lines, "```"]))
-    return "\n\n".join(parts) + "\n"
+    texts = []
+    for row in rows:
+        which = f"the best by {row['by']}" if row["by"] else "the last"
+        figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
+        names = {"row": row["row"], "encoder": row["encoder"] or "–"}
+        texts.append(names | {"checkpoint": f"{row['step']}, {which}"} | figures)
+    return html.render(
+        "table.md",
+        rows=pd.DataFrame(texts).fillna("–"),
+        printed={job.name: printed for job in commands if (printed := printed_by(job))},
+    )

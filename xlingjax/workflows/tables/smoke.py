@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 
 from xlingjax.config.gin_files import macros_set
 from xlingjax.data.text.sources import split_list
+from xlingjax.workflows.tables.jobs import SWEEP
 from xlingjax.workflows.tables.table import Row, Table, kind_of
 
 SMALL = "runs/smoke.gin"
@@ -31,7 +32,7 @@ def smoked(table: Table, devices: int) -> Table:
         if "grid" in row:
             grid = {name: values.partition(",")[0] for name, values in row["grid"].items()}
             row["grid"] = {name: value for name, value in grid.items() if name not in decided}
-        if "recipe" in row or kind_of(row) == "trained":
+        if "recipe" in row or kind_of(row) == SWEEP:
             left = _without(row.get("settings", ()), decided)
             row["settings"] = [*left, SMALL, f"BATCH={batch}"]
         if "recipe" in row:

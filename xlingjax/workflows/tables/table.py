@@ -23,19 +23,19 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.tasks import task_named
 from xlingjax.workflows.jobs.recipe_run import command_line, slug
-from xlingjax.workflows.tables.jobs import FINETUNE_RECIPE, MEASURE, PRETRAIN, SWEEP, THEN, TableJob
+from xlingjax.workflows.tables.jobs import MEASURE, RECIPE, SWEEP, THEN, TableJob
 
 Row = Mapping[str, Any]
 FIELDS = {
-    "trained": {"task", "strategy", "settings", "grid", "languages", "encoders"},
-    "measured": {"task", "layer", "encoders"},
-    "recipe": {"recipe", "verb", "settings", "then", "encoders"},
-    "commands": {"then", "encoders"},
+    SWEEP: {"task", "strategy", "settings", "grid", "languages", "encoders"},
+    MEASURE: {"task", "layer", "encoders"},
+    RECIPE: {"recipe", "verb", "settings", "then", "encoders"},
+    THEN: {"then", "encoders"},
     "encoder": {"recipe", "verb", "settings", "from"},
 }
 """What a row, by its kind, and an encoder may say."""
 OF_NONE = "rows"  # in place of an encoder: of rows that are of none
-KIND_OF_VERB = {"pretrain": PRETRAIN, "finetune": FINETUNE_RECIPE}
+VERBS = ("pretrain", "finetune")  # of trainings by a recipe
 COMMANDS = "align average encode evaluate generate mine score translate words".split()  # noqa: SIM905
 """Verbs that may stand in "then"."""
 # {language} and {task} are of patterns of files, which recipes fill in themselves.
@@ -220,8 +220,8 @@ class Table:
             values["encoder"] = values["run"] = self.run_of(encoder, output)
         if "task" in row:
             line = self.command(encoder, name, data, output)
-            kind = SWEEP if kind_of(row) == "trained" else MEASURE
-            return [TableJob(title, folder, line, kind, self._needs(row, encoder), encoder, name)]
+            needs = self._needs(row, encoder)
+            return [TableJob(title, folder, line, kind_of(row), needs, encoder, name)]
         jobs = []
         needs = self._needs(row, encoder)
         if "recipe" in row:
@@ -259,7 +259,7 @@ class Table:
             more = [*more, f"--gin.DTYPE={self.dtype}"]
         line = command_line(verb, "--workdir", str(run), *words, *more)
         needs = self._needs(row, encoder if name else "")
-        return TableJob(title, run, line, KIND_OF_VERB[verb], needs, encoder, name)
+        return TableJob(title, run, line, RECIPE, needs, encoder, name)
 
     def _needs(self, row: Row, encoder: str) -> tuple[str, ...]:
         """Names of the jobs that train what a row starts from."""
@@ -273,7 +273,7 @@ class Table:
         tasks = split_list(row["task"])
         run = self.run_of(encoder, output)
         where = ["--data", str(data), "--to", str(_folder(output, encoder, name))]
-        if kind_of(row) == "measured":
+        if kind_of(row) == MEASURE:
             suite, _, task = tasks[0].partition("/")
             words = [run, "--mixture", suite, "--tasks", task, *where]
             # Models differ in the languages that they know, and all are measured on what they do.
@@ -316,13 +316,13 @@ def _says(row: Row, macro: str) -> bool:
 
 
 def kind_of(row: Row) -> str:
-    """What is behind a row: a task that is "trained" or "measured", a "recipe", or "commands"
-    alone. Raises UserError for a task that is not known."""
+    """Of the job behind a row, or of its commands where they are all. Raises UserError for a task
+    that is not known."""
     if "recipe" in row:
-        return "recipe"
+        return RECIPE
     if "task" not in row:
-        return "commands"
-    return "trained" if task_named(split_list(row["task"])[0]).kind in TRAINED else "measured"
+        return THEN
+    return SWEEP if task_named(split_list(row["task"])[0]).kind in TRAINED else MEASURE
 
 
 def is_of_an_encoder(row: Row) -> bool:
@@ -355,10 +355,10 @@ def _require_fields(what: str, row: Row, kind: str) -> None:
         raise UserError(
             f"table, {what}: {field_!r} is not one of {', '.join(sorted(FIELDS[kind]))}"
         )
-    if kind == "measured" and len(split_list(row["task"])) > 1:
+    if kind == MEASURE and len(split_list(row["task"])) > 1:
         raise UserError(f"table, {what}: it is measured without training: name one task")
-    if row.get("verb", "pretrain") not in KIND_OF_VERB:
-        raise UserError(f'table, {what}: "verb" is one of {", ".join(KIND_OF_VERB)}')
+    if row.get("verb", "pretrain") not in VERBS:
+        raise UserError(f'table, {what}: "verb" is one of {", ".join(VERBS)}')
     for label, command in row.get("then", {}).items():
         if "/" in label:
             raise UserError(f'table, {what}: {label!r} in "then" names a file: it has no /')

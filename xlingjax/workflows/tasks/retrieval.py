@@ -92,6 +92,7 @@ def states(
     )
 
 
+@dataclasses.dataclass
 class Search:
     """Finds translations of sentences by their vectors; keeps the accuracy of each layer.
 
@@ -99,14 +100,14 @@ class Search:
     languages that are left. languages: of the task, to say how far it is.
     """
 
-    def __init__(
-        self, run: TrainedRun, task: Task, data: str, reads: States, found: Path,
-        languages: Sequence[str],
-    ):  # fmt: skip
-        self.run, self.task, self.data, self.reads = run, task, data, reads
-        self.found, self.languages = found, languages
-        self.layers: Layers = {}
-        self.progress = Progress()
+    run: TrainedRun
+    task: Task
+    data: str
+    reads: States
+    found: Path
+    languages: Sequence[str]
+    layers: Layers = dataclasses.field(default_factory=dict)
+    progress: Progress = dataclasses.field(default_factory=Progress)
 
     def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
         """Of retrieval the line that each English line finds, of mining the pairs."""
@@ -140,12 +141,9 @@ class Search:
     def _retrieved(self, bitext: Any, split: str, language: str) -> dict[str, dict[str, list[int]]]:
         # All layers in one pass over the sentences.
         lines = predict_layers(
-            self.run.model,
-            self.run.params,
+            self.run,
             bitext,
-            self.run.vocabulary,
             language,
-            self.run.languages,
             poolings=self.reads.poolings,
             layers=self.reads.layers,
             **self._options,
@@ -157,8 +155,7 @@ class Search:
 
     @property
     def _options(self) -> dict[str, Any]:
-        run = self.run
-        return {"mesh": run.mesh, "dense": run.dense, "done": self.progress.add, **self.reads.text}
+        return {"done": self.progress.add, **self.reads.text}
 
     def _mined(self, bitext: Any, split: str, language: str) -> Sequence[bucc.Pair]:
         # BUCC's threshold is chosen on dev's gold, as its script does.
@@ -166,13 +163,10 @@ class Search:
         if split != "dev":
             dev = read(self.task, self.data, "dev", language)[0]
         return bucc.predict_mining(
-            self.run.model,
-            self.run.params,
+            self.run,
             bitext,
             dev,
-            self.run.vocabulary,
             language,
-            self.run.languages,
             layer=self.reads.layer,
             pooling=self.reads.pooling,
             **self._options,

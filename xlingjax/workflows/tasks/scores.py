@@ -21,10 +21,9 @@ from xlingjax.model.params import flattened
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.runtime.files import write_json
-from xlingjax.runtime.records import read_lines
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
-from xlingjax.training.tracker import EVALUATION
+from xlingjax.training.tracker import evaluations_at
 from xlingjax.workflows.scorecard.cells import SCORES, TESTS
 from xlingjax.workflows.tasks.request import (
     Bound,
@@ -171,7 +170,8 @@ def score_cell(
     test = score(predict_records, task, request.data, split, languages, predictions, learnt)
 
     # What was measured in training, and not measured again: it is what the choice was made by.
-    dev = _dev_scores(run, step, dev_of(request, task))
+    # They are the scores of a cell, so no line is passed over.
+    dev = evaluations_at(run, step).get(dev_of(request, task))
     if dev is None:
         raise UserError(
             f"{run}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again"
@@ -211,14 +211,3 @@ def score_cell(
         },
         machine=read_run_record(run)["sessions"][-1]["machine"],
     )
-
-
-def _dev_scores(run: Path, step: int, name: str) -> dict[str, Any] | None:
-    """What the run measured by an evaluator at a step."""
-    # They are the scores of a cell, so none is passed over.
-    entries = read_lines(run / "evaluations.jsonl", EVALUATION)
-    # A run that was stopped and went on may have measured a step twice: the newest counts.
-    for entry in reversed(entries):
-        if entry["name"] == name and entry["step"] == step:
-            return entry["values"]
-    return None
