@@ -117,11 +117,23 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     return html.render(
         "report.html",
         title=f"{run.path.name} · xlingjax",
-        name=run.path.name,
+        name=_named(run),
         begun=bool(run.metrics),
         sections=sections,
         **_of_any_shape(run, "headline figures", head, empty),
     )
+
+
+def _named(run: Run) -> str:
+    """The folder, what was trained, and on what."""
+    folder = run.path.name
+    # As `start` and sweeps call every run; the folder above it says which.
+    if folder == "run":
+        folder = f"{run.path.absolute().parent.name}/{folder}"
+    languages = run.languages[:4] + [f"{len(run.languages) - 4} more"] * (len(run.languages) > 4)
+    if not run.objectives or not languages:
+        return folder
+    return f"{folder}: {', '.join(run.objectives)} on {', '.join(languages)}"
 
 
 def _body(anchor: str, values_of: Callable[..., Any], *given: Any) -> str:
