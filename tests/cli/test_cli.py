@@ -3,6 +3,7 @@ every bad input."""
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.helpers.small_corpus import ENGLISH, GERMAN, arguments, build, options, pretrain, write
 from tests.preprocessors.test_span_qa import question, squad
 from xlingjax.cli import doctor, main
+from xlingjax.cli.examples import EXAMPLES
 from xlingjax.config import recipe as recipes
 from xlingjax.errors import UserError
 
@@ -52,7 +54,31 @@ def test_help_answers_in_under_a_second():
     )
     assert time.perf_counter() - started < 1.0
     for verb in ("pretrain", "finetune", "vocab", "data", "demo", "inspect", "report", "evaluate"):
-        assert f"\n    {verb}" in done.stdout
+        assert f"\n  {verb} " in done.stdout
+
+
+def test_every_verb_has_an_example_that_can_be_typed():
+    def names(verbs, within=""):
+        for verb in verbs:
+            if verb.verbs:
+                yield from names(verb.verbs, f"{within}{verb.name} ")
+            if verb.does:
+                yield f"{within}{verb.name}"
+
+    assert {*names(main.VERBS)} == {*EXAMPLES}
+    for name, words in EXAMPLES.items():
+        typed = [word for word in shlex.split(words) if not word.startswith("--gin.")]
+        # What a shell does with "<" and ">" the verb does not see.
+        if "<" in typed:
+            typed = typed[: typed.index("<")]
+        args = main.parser().parse_args([*name.split(), *typed])
+        assert args.name == name
+
+
+def test_the_command_alone_prints_help(capsys):
+    assert main.main([]) == 0
+    printed = capsys.readouterr().out
+    assert "from your text to a model:\n  start " in printed
 
 
 @pytest.mark.parametrize(

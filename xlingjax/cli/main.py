@@ -4,6 +4,7 @@ import argparse
 import gc
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 
 import xlingjax
@@ -20,47 +21,49 @@ GARBAGE_AFTER = 500_000
 """New objects after which Python looks for cycles of them. By default 700: imports and JAX's
 tracing, which make millions that stay, would be a quarter slower."""
 # --help lists them in this order.
-VERBS = (
-    training.START,
-    training.PRETRAIN,
-    training.FINETUNE,
-    training.BAKEOFF,
-    training.TABLE,
-    training.RECIPE,
-    corpora.VOCAB,
-    corpora.DATA,
-    corpora.CACHE,
-    corpora.DEMO,
-    training.INSPECT,
-    training.PLAN,
-    training.VERIFY,
-    measuring.EVALUATE,
-    measuring.SCORE,
-    measuring.REPORT,
-    models.ENCODE,
-    models.ALIGN,
-    models.MINE,
-    models.WORDS,
-    models.TRANSLATE,
-    models.GENERATE,
-    models.PLUG,
-    models.AVERAGE,
-    models.IMPORT,
-    training.ADAPT,
-    models.EXPORT,
-    doctor.DOCTOR,
-)
+GROUPS = {
+    "from your text to a model": (training.START, training.ADAPT),
+    "text and vocabularies": (corpora.DATA, corpora.VOCAB, corpora.CACHE, corpora.DEMO),
+    "training by recipes": (training.PRETRAIN, training.FINETUNE, training.RECIPE),
+    "before and beside a training": (
+        *(training.INSPECT, training.VERIFY, training.PLAN, training.BAKEOFF, training.TABLE),
+    ),
+    "what a model is worth": (measuring.EVALUATE, measuring.SCORE, measuring.REPORT),
+    "what a model does": (
+        *(models.ENCODE, models.MINE, models.ALIGN, models.WORDS),
+        *(models.TRANSLATE, models.GENERATE),
+    ),
+    "models of other programs, and changed ones": (
+        *(models.IMPORT, models.EXPORT, models.AVERAGE, models.PLUG),
+    ),
+    "this installation": (doctor.DOCTOR,),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 def parser() -> argparse.ArgumentParser:
     top = Parser(
         prog="xlingjax",
         description="Cross-lingual pretraining in JAX.",
-        epilog="xlingjax VERB --help explains a verb.",
+        epilog=_listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="xlingjax VERB ...",
     )
     top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
-    add_verbs(top, VERBS, RECIPE, required=True)
+    add_verbs(top, VERBS, RECIPE, listed=False, required=True)
     return top
+
+
+def _listed() -> str:
+    """The verbs by what they are for."""
+    lines = []
+    for title, verbs in GROUPS.items():
+        lines.append(f"{title}:")
+        for verb in verbs:
+            first, *more = textwrap.wrap(verb.help, 84)
+            lines.append(f"  {verb.name:<10}{first}")
+            lines += [f"  {'':<10}{line}" for line in more]
+    return "\n".join([*lines, "", "xlingjax VERB --help explains a verb, with an example."])
 
 
 def run(argv: Sequence[str]) -> int:
@@ -78,6 +81,9 @@ def run(argv: Sequence[str]) -> int:
             raise UserError(f"{word}: write {word}=VALUE, without a space")
         else:
             overrides.append(word.removeprefix(GIN_PREFIX))
+    if not argv:
+        parser().print_help()
+        return 0
     args = parser().parse_args(words)
     if overrides and not args.verb.recipe:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from xlingjax.cli.examples import EXAMPLES
 from xlingjax.errors import UserError, did_you_mean
 
 # That of config/recipe.py, which imports gin and the library: --help has to answer at once.
@@ -124,15 +125,32 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], **more: Any) -> None:
+def add_verbs(
+    parser: Parser,
+    verbs: Sequence[Verb],
+    shared: Sequence[Option],
+    listed: bool = True,
+    **more: Any,
+) -> None:
     """What the parser then gives has `name`, as it is shown, and `verb`. shared: options of the
-    verbs that read a recipe; more: keywords of `add_subparsers`."""
+    verbs that read a recipe; listed: --help of `parser` lists them; more: keywords of
+    `add_subparsers`."""
     within = parser.prog.partition(" ")[2]
-    below = parser.add_subparsers(metavar="VERB", parser_class=Parser, **more)
+    below = parser.add_subparsers(metavar="VERB", parser_class=Parser, prog=parser.prog, **more)
     for verb in verbs:
         description = verb.help[0].upper() + verb.help[1:] + "."
-        one = below.add_parser(verb.name, help=verb.help, description=description)
-        one.set_defaults(name=f"{within} {verb.name}".strip(), verb=verb)
+        shown = {"help": verb.help} if listed else {}
+        name = f"{within} {verb.name}".strip()
+        one = below.add_parser(
+            verb.name,
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **shown,
+        )
+        one.set_defaults(name=name, verb=verb)
+        epilog = []
+        if name in EXAMPLES:
+            epilog.append(f"example:\n  xlingjax {name} {EXAMPLES[name]}".rstrip())
         groups = {"": one}
         # First, so that --help shows them alike in every verb.
         for names, settings, group in (*(shared if verb.recipe else ()), *verb.options):
@@ -140,7 +158,8 @@ def add_verbs(parser: Parser, verbs: Sequence[Verb], shared: Sequence[Option], *
                 groups[group] = one.add_argument_group(group)
             groups[group].add_argument(*names, **settings)
         if verb.recipe:
-            one.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
+            epilog.append("--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe.")
+        one.epilog = "\n\n".join(epilog)
         if verb.verbs:
             # Without one of them a verb that reads --output does its own work.
             add_verbs(one, verb.verbs, shared, dest="action", required=not verb.options)

@@ -1,0 +1,41 @@
+"""An example for the help page of each verb, by its name."""
+
+EXAMPLES = {
+    "start": "train.en train.sw",
+    "adapt": "xlm-roberta-base --mono 'text/*' --parallel 'pairs/*' --hours 2 --to out",
+    "vocab": "--parallel 'pairs/*' --size 16000 --output vocab",
+    "vocab extend": "xlm-roberta-base --mono 'text/*' --pieces 8000 --to runs/extended",
+    "vocab trim": "runs/x --mono 'text/*' --to runs/small",
+    "vocab transplant": "runs/x --vocabulary vocab --to runs/moved",
+    "data check": "--mono 'text/*' --parallel 'pairs/*'",
+    "data clean": "--parallel 'raw/*' --output clean",
+    "data iwslt14": "de-en --output iwslt14",
+    "data moses": "tokenise lowercase --language de < in.de > out.de",
+    "cache": "--mono 'text/*' --vocabulary vocab",
+    "demo": "runs/demo/data --languages en,de,ru,zh",
+    "pretrain": (
+        "--gin_file gin/recipes/static_text.gin --workdir runs/x --gin.PARALLEL='pairs/*'"
+        " --gin.VOCABULARY=vocab"
+    ),
+    "finetune": "runs/x --task xtreme/xnli --data DATA --to scores",
+    "recipe": "own_text",
+    "inspect": "--gin_file gin/recipes/own_text_tiny.gin",
+    "verify": "--gin_file gin/recipes/own_text_tiny.gin",
+    "plan": "--gin_file gin/recipes/xlmr_base.gin --on H100:8",
+    "bakeoff": "--gin_file gin/recipes/bakeoff.gin --workdir runs/bakeoff",
+    "table": "xlm_1 --data DATA --to tables/xlm_1 --dry-run",
+    "evaluate": "runs/x --mixture xtreme --tasks tatoeba --data DATA --to scores",
+    "score": "--metric bleu --predictions out.en --gold test.en",
+    "report": "runs/x --compare 'MLM only=runs/y'",
+    "encode": "runs/x --language de --input lines.de --output vectors.npy",
+    "align": "runs/x --languages de en --stem pairs/test.de-en --output links.txt",
+    "mine": "runs/x --languages de en --files text.de text.en --output mined",
+    "words": "runs/x --dictionary de-en=de-en.txt",
+    "translate": "runs/mt --from de --to en --input in.de --output out.en",
+    "generate": "runs/titles --language de --input articles.de --output titles.de",
+    "import": "intfloat/multilingual-e5-small --to runs/e5",
+    "export": "runs/x --to model",
+    "average": "runs/x --last 5 --output runs/mean",
+    "plug": "out runs/veco --output runs/plugged_out",
+    "doctor": "",
+}
