@@ -64,7 +64,7 @@ def _theirs(folder, texts):
     ("files", "options", "told"),
     [
         ({"a.txt": "", "b.txt": ""}, [], "the names do not tell the languages"),
-        ({"a.en": "one\n", "a.sw": "moja\n"}, [], "en-sw: 1 pairs with text on both sides"),
+        ({"a.en": "one\n", "a.sw": "moja\n"}, [], "en-sw: 1 different pairs with text"),
         ({"a.en": "one\ntwo\n", "a.sw": "moja\n"}, [], "has 2 lines, "),
         ({"m.tmx": "<tmx><body>"}, [], "m.tmx is no translation memory that can be read"),
         ({"m.tmx": "<tmx/>"}, [], "m.tmx: no units in two languages"),

@@ -7,6 +7,7 @@ trained within minutes; or, with `source`, a released encoder that goes on learn
 import dataclasses
 import importlib.util
 import json
+import os
 import re
 import shutil
 import time
@@ -47,7 +48,9 @@ BATCH = 512  # pairs, each other's negatives
 EPOCHS = 24
 UNMEASURED = 500  # steps, which take a minute or two
 SHOWN = 5  # right and wrong ones, of each so many
+TOLD = 20  # findings of the check
 RECORD = "start.json"
+TABLES = (".tsv", ".jsonl", ".tmx")
 
 Lines = dict[tuple[str, str], list[tuple[str, str]]]
 """{two codes, sorted: the lines of both sides}."""
@@ -114,26 +117,27 @@ def _read(request: Start) -> Lines:
         sides = pairs if languages[0] <= languages[1] else ((y, x) for x, y in pairs)
         of_pair = lines.setdefault((min(languages), max(languages)), [])
         of_pair += [pair for pair in sides if all(pair)]
-    for languages, pairs in lines.items():
-        lines[languages] = [*dict.fromkeys(pairs)]
+    for languages, repeated in lines.items():
+        lines[languages] = pairs = [*dict.fromkeys(repeated)]
         if len(pairs) < FEWEST:
             raise UserError(
-                f"{'-'.join(languages)}: {len(pairs)} pairs with text on both sides; at least"
-                f" {FEWEST} are needed"
+                f"{'-'.join(languages)}: {len(pairs)} different pairs with text on both sides; at"
+                f" least {FEWEST} are needed"
             )
     return lines
 
 
 def _sources(request: Start) -> Iterator[tuple[tuple[str, str], Iterator[tuple[str, str]]]]:
     """(languages, pairs of lines) of each input."""
-    if len(request.inputs) == 2 and all(Path(one).is_file() for one in request.inputs):
+    tables = any(plain_name(Path(one)).endswith(TABLES) for one in request.inputs)
+    if len(request.inputs) == 2 and not tables and all(map(os.path.isfile, request.inputs)):
         first, second = map(Path, request.inputs)
         languages = _codes(request, first, second)
         yield languages, Pair(Text(first, languages[0]), Text(second, languages[1])).lines()
         return
     for pattern in request.inputs:
         path = Path(pattern)
-        if plain_name(path).lower().endswith(".tmx"):
+        if plain_name(path).endswith(".tmx"):
             yield _tmx(path, request.languages)
         elif path.is_file() and not PAIR_STEM.match(plain_name(path)) and request.languages:
             a, b = request.languages
@@ -239,9 +243,13 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
     recipe = folder / "recipe.gin"
     if not recipe.is_file():
         findings = check(parallel=str(folder / "text/train"))
+        told = [item.text() for item in findings.items if item.severity != "note"]
+        print("".join(f"{line}\n" for line in told[:TOLD]), end="", flush=True)
         if findings.errors:
-            print(findings.text())
-            raise UserError("the text has errors (above): repair them, or leave the lines out")
+            raise UserError(
+                "the text has errors (above): repair them, or leave the lines out; `xlingjax data"
+                f" check --parallel {folder}/text/train` shows all"
+            )
         train_vocabulary(
             folder / "vocab", parallel=f"{folder}/text/train", size=PIECES, character_coverage=1
         )
