@@ -24,7 +24,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from xlingjax.data.held_out_pairs import pairs_with_english, read_pairs
+from xlingjax.data.held_out_pairs import pairs_with_pivot, read_pairs
 from xlingjax.evaluation.floors import floors
 from xlingjax.report.run import read_run
 from xlingjax.report.summary import summarise
@@ -136,7 +136,7 @@ def prepare(name: str, data: Path, folder: Path) -> None:
 def measure_floors(folder: Path) -> None:
     if (folder / "floors.json").exists():
         return
-    trained = pairs_with_english([f"{folder}/pairs/*"])
+    trained = pairs_with_pivot([f"{folder}/pairs/*"])
     # Beside other work threads of BLAS wait for each other most of the time.
     with threadpool_limits(1):
         found = floors(read_pairs(folder / "held"), trained, limit=LSI_PAIRS)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import transformers
 
-from xlingjax.data.held_out_pairs import Pairs, pairs_with_english, read_pairs
+from xlingjax.data.held_out_pairs import Pairs, pairs_with_pivot, read_pairs
 from xlingjax.evaluation.retrieval import SCORES, best_layer, mean_by_layer, score_layer
 
 WARMUP = 0.05
@@ -34,7 +34,7 @@ CLOCKS = {"processor": time.process_time, "wall": time.monotonic}
 
 def lines_of(folder: Path) -> list[str]:
     lines = []
-    for pairs in pairs_with_english([f"{folder}/*"]).values():
+    for pairs in pairs_with_pivot([f"{folder}/*"]).values():
         lines += [*pairs.foreign, *pairs.english]
     return lines
 

@@ -39,7 +39,6 @@ def evaluator(kind, folder):
             LABELS,
             vocabulary=VOCABULARY,
             reading=dict(length=16),
-            batch_size=4,
         ),
     }[kind]()
 

@@ -14,7 +14,12 @@ from xlingjax.objectives.base import LabelObjective, Objective, TokenObjective
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
-from xlingjax.objectives.retrieval import Distillation, HardestNegative, SentencePairs
+from xlingjax.objectives.retrieval import (
+    Distillation,
+    HardestNegative,
+    SentencePairs,
+    TranslationRanking,
+)
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 from xlingjax.objectives.veco import VECO
@@ -30,13 +35,14 @@ ADDS = {
     PlugInTagging: PLUGGED_IN,
     PlugInSpans: PLUGGED_IN,
 }
-CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO, HardestNegative, Distillation}
+IN_BATCH = (HardestNegative, TranslationRanking)
+CONTINUES = {MLM, TLM, CAMLM, BTMLM, CLWR, CLPC, CLMLM, VECO, Distillation, *IN_BATCH}
 """A released encoder."""
 KINDS = (
     *(MLM, TLM, CLM, CLMLM, CLWR, CLPC, DAN, CAMLM, BTMLM, VECO, Translation, BackTranslation),
     *(
         XFNP,
-        HardestNegative,
+        *IN_BATCH,
         Distillation,
         Classification,
         Tagging,
@@ -64,7 +70,7 @@ def test_what_an_objective_adds_and_whom_it_continues(kind):
     assert objective.adds == ADDS.get(kind, ())
     assert objective.continues_encoder == (kind in CONTINUES)
     # In-batch negatives: a microbatch would have fewer.
-    assert objective.whole_batch == (kind in (DAN, HardestNegative))
+    assert objective.whole_batch == (kind in (DAN, *IN_BATCH))
     # A step is compiled for an objective.
     assert hash(objective) == hash(made(kind))
 

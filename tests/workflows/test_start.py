@@ -81,6 +81,26 @@ def test_what_cannot_be_read_is_told_in_a_line(tmp_path, capsys, files, options,
     assert told in line
 
 
+def test_pairs_that_are_shifted_are_told_and_read_again_when_repaired(lines, tmp_path, capsys):
+    first, second = (
+        (lines / f"train.{code}").read_text("utf-8").splitlines(True) for code in ("fur", "kab")
+    )
+    (tmp_path / "t.de").write_text("".join(first), "utf-8")
+    (tmp_path / "t.en").write_text("".join([*second[1:], "Nothing.\n"]), "utf-8")
+    words = ["start", f"{tmp_path}/t.de", f"{tmp_path}/t.en", "--to", f"{tmp_path}/out"]
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert "line i is translated by line i-1 of the other file" in printed.out
+    assert "the text has errors (above)" in printed.err
+    (tmp_path / "t.en").write_text("".join(second), "utf-8")
+    from xlingjax.workflows import start
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(start, "_trained", lambda *_: 0)
+        assert main(words) == 0
+    assert "error" not in capsys.readouterr().out
+
+
 def test_a_translation_memory(tmp_path):
     from xlingjax.workflows.start import _tmx
 

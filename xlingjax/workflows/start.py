@@ -89,6 +89,8 @@ def start(request: Start, output: str, machine: RuntimeConfig) -> int:
     with alone_in(folder, "choose another --to"):
         if not _begun(request, folder):
             _write_text(_read(request), folder / "text", request.seed)
+            _check(folder)
+            # Last: what is repaired is read again.
             write_json(folder / RECORD, dataclasses.asdict(request))
         if request.source:
             return _adapted(request, folder, machine)
@@ -220,6 +222,18 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
         print(f"{a}-{b}: {len(rest):,} pairs to learn from, {len(chosen)} held out{more}")
 
 
+def _check(folder: Path) -> None:
+    """Prints what is wrong with the text that was written. Raises UserError for errors."""
+    findings = check(parallel=str(folder / "text/train"))
+    told = [item.text() for item in findings.items if item.severity != "note"]
+    print("".join(f"{line}\n" for line in told[:TOLD]), end="", flush=True)
+    if findings.errors:
+        raise UserError(
+            "the text has errors (above): repair them, or leave the lines out; `xlingjax data"
+            f" check --parallel {folder}/text/train` shows all"
+        )
+
+
 def _adapted(request: Start, folder: Path, machine: RuntimeConfig) -> int:
     train = (f"{folder}/text/train/*",)
     print(
@@ -242,14 +256,6 @@ def _has_interop() -> bool:
 def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float) -> int:
     recipe = folder / "recipe.gin"
     if not recipe.is_file():
-        findings = check(parallel=str(folder / "text/train"))
-        told = [item.text() for item in findings.items if item.severity != "note"]
-        print("".join(f"{line}\n" for line in told[:TOLD]), end="", flush=True)
-        if findings.errors:
-            raise UserError(
-                "the text has errors (above): repair them, or leave the lines out; `xlingjax data"
-                f" check --parallel {folder}/text/train` shows all"
-            )
         train_vocabulary(
             folder / "vocab", parallel=f"{folder}/text/train", size=PIECES, character_coverage=1
         )

@@ -3,11 +3,11 @@
 import contextlib
 import json
 
-import jax
 import numpy as np
 import pytest
 
 from tests.helpers.batches import check_batch
+from tests.helpers.hosts import as_host
 from tests.helpers.text import file_source
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.features import batch_hash
@@ -199,15 +199,13 @@ def test_the_seed_changes_text_and_masks(open_source):
     assert not set(hashes(open_source(), 8)) & set(hashes(open_source(seed=4), 8))
 
 
-def test_any_number_of_shards_gives_the_same_global_batches(open_source, monkeypatch):
+def test_any_number_of_shards_gives_the_same_global_batches(open_source):
     mixed = Sampling(same_language=False)
     whole, cut = (open_source(batch=8, sampling=mixed, data_shards=shards) for shards in (1, 4))
     assert hashes(cut, 3) == hashes(whole, 3)
 
     def host(index):
-        with monkeypatch.context() as two_processes:
-            two_processes.setattr(jax, "process_count", lambda: 2)
-            two_processes.setattr(jax, "process_index", lambda: index)
+        with as_host(index, 2):
             return open_source(batch=8, sampling=mixed, data_shards=4)
 
     hosts = [host(0), host(1)]

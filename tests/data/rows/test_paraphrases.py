@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.helpers.hosts import as_host
 from tests.helpers.plans import BOS, EOS, PAD, side
 from tests.helpers.text import file_source
 from xlingjax.data.rows.draws import Draws
@@ -190,7 +191,10 @@ def test_a_run_that_goes_on_and_one_of_several_hosts_draw_alike(open_source):
         whole.next()
     state = whole.state()
     batches = [whole.next() for _ in range(8)]
-    parts = [open_source(data_shards=2, shards=(number,)) for number in (0, 1)]
+    parts = []
+    for number in (0, 1):
+        with as_host(number, 2):
+            parts.append(open_source(data_shards=2))
     for source in parts:
         source.restore(state)
     for batch in batches:

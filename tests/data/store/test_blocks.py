@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.files import write
+from tests.helpers.hosts import as_host
 from tests.helpers.records import pair_records
 from tests.helpers.records import whole as records_of
 from xlingjax.data import content_hashes
@@ -148,7 +149,10 @@ def test_batches_of_many_blocks_resume_and_do_not_depend_on_shards(
         half.next()
     resumed = source()
     resumed.restore(half.state())
-    parts = [source(data_shards=4, shards=(i,)) for i in range(4)]
+    parts = []
+    for number in range(4):
+        with as_host(number, 4):
+            parts.append(source(data_shards=4))
     for step, batch in enumerate(batches):
         again = resumed.next() if step >= 17 else batch
         rows = [part.next() for part in parts]
