@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.held_out_pairs import pairs_with_pivot, read_pairs
-from xlingjax.evaluation.floors import char_tfidf, lsi
 from xlingjax.report.run import read_run
 
-METHODS = ("TF-IDF", "LSI of n-grams, width 300", "width 600", "xlingjax start")
+METHODS = ("TF-IDF", "LSI of n-grams", "xlingjax start")
 
 
 def both(scores: dict[str, float]) -> float:
@@ -37,11 +36,11 @@ def measured(stem: str, seed: int, out: Path) -> tuple[list[float], float, int, 
     seconds = time.monotonic() - began
     ((language, test),) = read_pairs(folder / "text/held_out").items()
     train = pairs_with_pivot([str(folder / "text/train")])[language]
-    values = read_run(folder / "run").last("retrieval")
-    (table,) = values["by_language"]["mean"].values()
-    floors = [char_tfidf(test), lsi(test, train), lsi(test, train, 600)]
-    found = [*map(both, floors), both(table["0"])]
-    return found, seconds, len(train), len(test)
+    run = read_run(folder / "run")
+    floors = run.last("floors")
+    layers = run.last("retrieval")["by_language"]["mean"][language]
+    found = [floors["char_tfidf"][language], floors["lsi"][language], layers["0"]]
+    return [*map(both, found)], seconds, len(train), len(test)
 
 
 def main(out: str, seeds: str, *stems: str) -> None:
