@@ -65,11 +65,16 @@ def _theirs(folder, texts):
     [
         ({"a.txt": "", "b.txt": ""}, [], "the names do not tell the languages"),
         ({"a.en": "one\n", "a.sw": "moja\n"}, [], "en-sw: 1 different pairs with text"),
+        ({"a.en": "?\n" * 3, "a.sw": "!\n" * 3}, [], "of letters and digits"),
         ({"a.en": "one\ntwo\n", "a.sw": "moja\n"}, [], "has 2 lines, "),
         ({"m.tmx": "<tmx><body>"}, [], "m.tmx is no translation memory that can be read"),
-        ({"m.tmx": "<tmx/>"}, [], "m.tmx: no units in two languages"),
+        ({"m.tmx": "<tmx/>"}, [], "m.tmx: its languages are none"),
+        ({"m.tmx": "<?xml version='1.0' encoding='foo-9'?><tmx/>"}, [], "m.tmx is no translation"),
+        ({"m.tsv": "one\tmoja\n"}, [], "m.tsv: its name does not tell the languages"),
+        ({"a.en": "one\n"}, [], "a.en: give its other side"),
+        ({"en-sw.tsv": "one\tmoja\n"}, ["--languages", "fr", "de"], "en-sw is named by its file"),
         ({"a.en": "", "a.sw": ""}, ["--languages", "en", "en"], "give two languages"),
-        ({"a.en": "", "a.sw": ""}, ["--languages", "en", "english"], "give a code like"),
+        ({"a.en": "", "a.sw": ""}, ["--languages", "en", "english"], "'english' is no code like"),
     ],
 )
 def test_what_cannot_be_read_is_told_in_a_line(tmp_path, capsys, files, options, told):
@@ -79,6 +84,17 @@ def test_what_cannot_be_read_is_told_in_a_line(tmp_path, capsys, files, options,
     assert main(["start", *paths, *options, "--to", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
+    assert main(["start", *paths, f"{tmp_path}/trian.sw", "--to", str(tmp_path / "out2")]) == 2
+    assert "no aligned file matches" in capsys.readouterr().err
+
+
+def test_what_lies_in_the_folder_stays(tmp_path, lines, capsys):
+    (tmp_path / "own/text").mkdir(parents=True)
+    (tmp_path / "own/text/a.txt").write_text("mine")
+    words = ["start", f"{lines}/train.kab", f"{lines}/train.fur", "--to", f"{tmp_path}/own"]
+    assert main(words) == 2
+    assert (tmp_path / "own/text/a.txt").read_text() == "mine"
+    assert "is not empty" in capsys.readouterr().err
 
 
 def test_pairs_that_are_shifted_are_told_and_read_again_when_repaired(lines, tmp_path, capsys):
@@ -98,22 +114,10 @@ def test_pairs_that_are_shifted_are_told_and_read_again_when_repaired(lines, tmp
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(start, "_trained", lambda *_: 0)
         assert main(words) == 0
-    assert "error" not in capsys.readouterr().out
-
-
-def test_a_translation_memory(tmp_path):
-    from xlingjax.workflows.start import _tmx
-
-    unit = (
-        '<tu><tuv xml:lang="{a}"><seg>{x} <b>and</b>\n more</seg></tuv>'
-        '<tuv xml:lang="{b}"><seg>{y} &amp; co</seg></tuv></tu>'
-    )
-    units = [unit.format(a="en-US", b="de-DE", x="one", y="eins")]
-    units += [unit.format(a="DE", b="fr", x="zwei", y="deux"), "<tu><tuv xml:lang='en'/></tu>"]
-    path = tmp_path / "m.tmx"
-    path.write_text(f"<tmx><body>{''.join(units[:2])}</body></tmx>", "utf-8")
-    languages, pairs = _tmx(path, ())
-    assert languages == ("en", "de") and [*pairs] == [("one and more", "eins & co")]
+        assert "error" not in capsys.readouterr().out
+        (tmp_path / "t.en").write_text("".join(second[:-1]), "utf-8")
+        assert main(words) == 2
+        assert "t.en has changed since" in capsys.readouterr().err
 
 
 @pytest.mark.long

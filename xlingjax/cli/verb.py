@@ -105,6 +105,14 @@ class Parser(argparse.ArgumentParser):
         # argparse would print the whole usage and end the process itself, without `main` knowing.
         raise UserError(f"{message} (see {self.prog} --help)")
 
+    def _check_value(self, action, value):
+        # argparse lists all there are, and does not say which was meant.
+        if action.choices is not None and value not in action.choices:
+            near = did_you_mean(str(value), map(str, action.choices))
+            known = ", ".join(map(str, action.choices))
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            self.error(f"{name} {value!r}{near or f': choose from {known}'}")
+
     def parse_known_args(self, args=None, namespace=None):
         # argparse would first complain of what is lacking: of --workdir where --workdri is given.
         # What stands before a verb is read with the verbs below.

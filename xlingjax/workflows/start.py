@@ -11,9 +11,9 @@ import os
 import re
 import shutil
 import time
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,24 +21,23 @@ import numpy as np
 from xlingjax.config.recipe import read_recipe
 from xlingjax.convert.export_model import export_model
 from xlingjax.data.check import check
+from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.held_out_pairs import Pairs, read_pairs
-from xlingjax.data.text.files import plain_name
-from xlingjax.data.text.names import CODE, PAIR_STEM
+from xlingjax.data.text.aligned import Lines, files_of, read_aligned, require_two
 from xlingjax.data.text.sources import find_pairs
-from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import train_vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_whole
 from xlingjax.evaluation.retrieval import nearest
 from xlingjax.inference.run import TrainedRun, open_run
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt.request import Request, default_objectives
 from xlingjax.workflows.adapt.run import Export, adapt
-from xlingjax.workflows.adapt.trial import measured, steps_within
+from xlingjax.workflows.adapt.trial import measured
 from xlingjax.workflows.launch import launch
 
 HELD_OUT = 500  # pairs that are measured on, at most a tenth
@@ -50,10 +49,7 @@ UNMEASURED = 500  # steps, which take a minute or two
 SHOWN = 5  # right and wrong ones, of each so many
 TOLD = 20  # findings of the check
 RECORD = "start.json"
-TABLES = (".tsv", ".jsonl", ".tmx")
-
-Lines = dict[tuple[str, str], list[tuple[str, str]]]
-"""{two codes, sorted: the lines of both sides}."""
+REMEDY = "choose another --to"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +65,9 @@ class Start:
     seed: int = 0
 
     def __post_init__(self):
-        for code in self.languages:
-            if not re.fullmatch(CODE, code):
-                raise UserError(f"--languages {code}: give a code like sw, kab or zh_Hans")
-        if len({*self.languages}) == 1:
-            raise UserError(f"--languages {' '.join(self.languages)}: give two languages")
+        if self.languages:
+            require_two(self.languages)
+        require_whole(self, "[0, 2147483647]", "seed", "--")
 
 
 def start(request: Start, output: str, machine: RuntimeConfig) -> int:
@@ -82,112 +76,50 @@ def start(request: Start, output: str, machine: RuntimeConfig) -> int:
     Returns the exit status. The same command goes on where it was stopped. Raises UserError."""
     until = time.monotonic() + 60 * request.minutes
     folder = Path(output).absolute()
-    if " " in str(folder) or "," in str(folder):
+    if re.search(r"[\s,]", str(folder)):
         raise UserError(
             f"--to {folder}: a recipe separates paths by spaces and commas; give another"
         )
+    if request.source:
+        # Before anything is read: a name that leads nowhere.
+        default_objectives(request.source, request.inputs)
     with alone_in(folder, "choose another --to"):
         if not _begun(request, folder):
-            _write_text(_read(request), folder / "text", request.seed)
+            lines = read_aligned(request.inputs, request.languages)
+            hashes = {os.path.abspath(one): content_hash(one) for one in files_of(request.inputs)}
+            record = {"request": _as_json(request), "inputs": hashes, "read": False}
+            write_json(folder / RECORD, record)
+            _write_text(lines, folder / "text", request.seed)
             _check(folder)
-            # Last: what is repaired is read again.
-            write_json(folder / RECORD, dataclasses.asdict(request))
+            write_json(folder / RECORD, record | {"read": True})
         if request.source:
             return _adapted(request, folder, machine)
         return _trained(request, folder, machine, until)
 
 
 def _begun(request: Start, folder: Path) -> bool:
-    """Whether the text is there already. Raises UserError: it is of another command."""
+    """Whether the text is there already. Raises UserError: it is of another command, or of files
+    that have changed."""
     path = folder / RECORD
     if not path.is_file():
-        # Of a start that was stopped here.
-        shutil.rmtree(folder / "text", ignore_errors=True)
         require_empty(str(folder))
         return False
-    # As JSON gives it back: tuples become lists.
-    now = json.loads(json.dumps(dataclasses.asdict(request)))
-    if read_record(path, {str: ANY}, "choose another --to") != now:
-        raise UserError(f"{folder} was begun with other options ({path}); choose another --to")
-    return True
+    record = read_record(path, {"request": {str: ANY}, "inputs": {str: str}, "read": bool}, REMEDY)
+    if record["request"] != _as_json(request):
+        raise UserError(f"{folder} was begun with other options ({path}); {REMEDY}")
+    if record["read"]:
+        for name, known in record["inputs"].items():
+            if not os.path.isfile(name) or content_hash(name) != known:
+                raise UserError(f"{name} has changed since {path} was written; {REMEDY}")
+        return True
+    # Of a start that was stopped, or found errors in the text, here.
+    shutil.rmtree(folder / "text", ignore_errors=True)
+    return False
 
 
-def _read(request: Start) -> Lines:
-    """The pairs of all inputs, each once, without those that lack a side. Raises UserError."""
-    lines: Lines = {}
-    for languages, pairs in _sources(request):
-        sides = pairs if languages[0] <= languages[1] else ((y, x) for x, y in pairs)
-        of_pair = lines.setdefault((min(languages), max(languages)), [])
-        of_pair += [pair for pair in sides if all(pair)]
-    for languages, repeated in lines.items():
-        lines[languages] = pairs = [*dict.fromkeys(repeated)]
-        if len(pairs) < FEWEST:
-            raise UserError(
-                f"{'-'.join(languages)}: {len(pairs)} different pairs with text on both sides; at"
-                f" least {FEWEST} are needed"
-            )
-    return lines
-
-
-def _sources(request: Start) -> Iterator[tuple[tuple[str, str], Iterator[tuple[str, str]]]]:
-    """(languages, pairs of lines) of each input."""
-    tables = any(plain_name(Path(one)).endswith(TABLES) for one in request.inputs)
-    if len(request.inputs) == 2 and not tables and all(map(os.path.isfile, request.inputs)):
-        first, second = map(Path, request.inputs)
-        languages = _codes(request, first, second)
-        yield languages, Pair(Text(first, languages[0]), Text(second, languages[1])).lines()
-        return
-    for pattern in request.inputs:
-        path = Path(pattern)
-        if plain_name(path).endswith(".tmx"):
-            yield _tmx(path, request.languages)
-        elif path.is_file() and not PAIR_STEM.match(plain_name(path)) and request.languages:
-            a, b = request.languages
-            # By the fields of a table of JSON, by place in one of tabs.
-            columns = (a, b) if plain_name(path).endswith(".jsonl") else (0, 1)
-            yield (a, b), Pair(Text(path, a, columns[0]), Text(path, b, columns[1])).lines()
-        else:
-            for pair in find_pairs(pattern):
-                if pair.translates:
-                    yield pair.languages, pair.lines()
-
-
-def _codes(request: Start, first: Path, second: Path) -> tuple[str, str]:
-    """The languages of two files: those given, else the one part in which their names differ."""
-    if request.languages:
-        return request.languages[0], request.languages[1]
-    names = [plain_name(path).split(".") for path in (first, second)]
-    if len(names[0]) == len(names[1]):
-        differing = [pair for pair in zip(*names, strict=True) if pair[0] != pair[1]]
-        if len(differing) == 1 and all(re.fullmatch(CODE, part) for part in differing[0]):
-            return differing[0]
-    raise UserError(
-        f"{first.name}, {second.name}: the names do not tell the languages, as train.en and"
-        " train.sw do; give --languages A B"
-    )
-
-
-def _tmx(path: Path, given: Sequence[str]) -> tuple[tuple[str, str], Iterator[tuple[str, str]]]:
-    """The units of a translation memory that have both languages: the given, else the first two."""
-    name = "{http://www.w3.org/XML/1998/namespace}lang"
-    units = []
-    try:
-        for _, unit in ElementTree.iterparse(path):
-            if unit.tag == "tu":
-                sides = {}
-                for side in unit.iter("tuv"):
-                    # Without the region that their tools are set to.
-                    code = re.sub("[-_][A-Za-z]{2}$", "", side.get(name) or side.get("lang") or "")
-                    sides[code] = " ".join("".join(side.find("seg").itertext()).split())
-                units.append(sides)
-                unit.clear()
-    except (OSError, ElementTree.ParseError, AttributeError) as error:
-        raise UserError(f"{path} is no translation memory that can be read: {error}") from None
-    codes = [*given] or [*dict.fromkeys(code for unit in units for code in unit)][:2]
-    if len(codes) < 2 or not all(re.fullmatch(CODE, code) for code in codes):
-        raise UserError(f"{path}: no units in two languages")
-    a, b = codes
-    return (a, b), ((unit[a], unit[b]) for unit in units if {a, b} <= {*unit})
+def _as_json(request: Start) -> Any:
+    """As it is given back: tuples become lists."""
+    return json.loads(json.dumps(dataclasses.asdict(request)))
 
 
 def _key(line: str) -> str:
@@ -217,6 +149,11 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 text = "".join(f"{pairs[i][side]}\n" for i in numbers)
                 path.write_text(text, encoding="utf-8", newline="")
+        if len(pairs) < FEWEST or len(rest) < FEWEST / 2 or not chosen:
+            raise UserError(
+                f"{a}-{b}: {len(pairs)} different pairs with text on both sides, {len(chosen)} of"
+                f" them to measure on; at least {FEWEST} are needed, of letters and digits"
+            )
         left = len(pairs) - len(rest) - len(chosen)
         more = f", {left:,} that repeat these left out" if left else ""
         print(f"{a}-{b}: {len(rest):,} pairs to learn from, {len(chosen)} held out{more}")
@@ -245,7 +182,8 @@ def _adapted(request: Start, folder: Path, machine: RuntimeConfig) -> int:
     objectives = default_objectives(request.source, train)
     limits = request.minutes / 60, None, 32, 128
     held_out = f"HELDOUT_PAIRS={f'{folder}/text/held_out'!r}"
-    given = Request(request.source, (), train, objectives, *limits, None, None, (), (held_out,))
+    overrides = held_out, f"SEED={request.seed}"
+    given = Request(request.source, (), train, objectives, *limits, None, None, (), overrides)
     return adapt(given, str(folder / "adapted"), machine, Export(unverified=not _has_interop()))
 
 
@@ -260,15 +198,22 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
             folder / "vocab", parallel=f"{folder}/text/train", size=PIECES, character_coverage=1
         )
         values = _settings(folder) | {"SEED": request.seed}
-        _write_recipe(recipe, values)
         if values["TRAIN_STEPS"] > UNMEASURED:
-            speed = measured([str(recipe)], (), folder / "trial", machine, evaluations=False)
+            draft = folder / "draft.gin"
+            write_text(draft, _recipe(values))
+            speed = measured([str(draft)], (), folder / "trial", machine, evaluations=False)
             # What evaluations, floors and the export take.
-            left = 0.8 * (until - time.monotonic())
-            most, _ = steps_within(left, {**speed, "seconds_per_evaluation": 0}, 1)
-            steps = min(values["TRAIN_STEPS"], most)
-            _write_recipe(recipe, values | {"TRAIN_STEPS": steps, "EVAL_EVERY": -(-steps // 4)})
+            left = 0.8 * (until - time.monotonic()) - speed["seconds_to_compile"]
+            steps = min(values["TRAIN_STEPS"], int(left / speed["seconds_per_step"]))
+            if steps < 1:
+                raise UserError(
+                    f"--minutes {request.minutes:g} is too little: they are over before the first"
+                    f" step, of {speed['seconds_per_step']:.2g} s"
+                )
+            values |= {"TRAIN_STEPS": steps, "EVAL_EVERY": -(-steps // 4)}
             print(f"{steps:,} steps of {values['BATCH']} pairs fit into the time", flush=True)
+        # Whole and last: the same command goes on with it.
+        write_text(recipe, _recipe(values))
     status = launch(read_recipe([str(recipe)], ()), folder / "run", "pretrain", machine)
     if status:
         return status
@@ -285,7 +230,7 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
     return 0
 
 
-def _settings(folder: Path) -> dict[str, object]:
+def _settings(folder: Path) -> dict[str, Any]:
     train, vocabulary = folder / "text/train", Vocabulary.load(folder / "vocab")
     lengths, count = [], 0
     for pair in find_pairs(str(train)):
@@ -308,13 +253,11 @@ def _settings(folder: Path) -> dict[str, object]:
     }
 
 
-def _write_recipe(path: Path, values: dict[str, object]) -> None:
-    lines = [
-        "# Written by `xlingjax start`: all that it decided.",
-        'include "recipes/static_text.gin"',
-    ]
+def _recipe(values: Mapping[str, Any]) -> str:
+    lines = ["# Written by `xlingjax start`: all that it decided."]
+    lines.append('include "recipes/static_text.gin"')
     lines += [f"{name} = {value!r}" for name, value in values.items()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
 def _show(folder: Path) -> None:
