@@ -13,10 +13,10 @@ from xlingjax.errors import UserError, in_one_line
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("pretrian", "invalid choice: 'pretrian' (choose from "),
-        ("data chek", "invalid choice: 'chek' (choose from "),
-        ("mine r --search exat", "invalid choice: 'exat' (choose from "),
-        ("mine r --search scann", "(choose from 'exact', 'ivf')"),
+        ("pretrian", "VERB 'pretrian'; did you mean 'pretrain'?"),
+        ("data chek", "VERB 'chek'; did you mean 'check'?"),
+        ("mine r --search exat", "--search 'exat'; did you mean 'exact'?"),
+        ("mine r --search scann", "--search 'scann': choose from exact, ivf"),
         # Not that --workdir is lacking.
         ("pretrain --workdri w", "no option --workdri; did you mean '--workdir'?"),
         ("encode r --layr=3", "no option --layr; did you mean '--layer'?"),

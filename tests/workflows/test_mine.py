@@ -164,7 +164,7 @@ def test_options_of_other_uses_are_refused_in_one_line(folder, tmp_path, capsys,
 
     refused("--lists, --probes: only --search ivf reads this", "--lists", "3", "--probes", "4")
     refused("'0' is not a whole number above 0", "--search", "ivf", "--probes", "0")
-    refused("invalid choice: 'scann'", "--search", "scann")
+    refused("--search 'scann': choose from exact, ivf", "--search", "scann")
     monkeypatch.setattr("xlingjax.inference.nearest.LARGEST_EXACT", 100)
     refused("sentences: say --search ivf (approximate")
     monkeypatch.setitem(sys.modules, "faiss", None)
