@@ -102,11 +102,14 @@ def _require_parent(path: Path, option: str) -> None:
 def parsed_json(text: str | bytes, **options: Any) -> Any:
     """The value of JSON. Raises ValueError, also for too many brackets within brackets, and for
     half a surrogate pair, which no file and no terminal takes."""
+    if isinstance(text, bytes):
+        # Python's reader of bytes guesses at encodings, and lets half a surrogate pair pass.
+        text = text.decode("utf-8-sig")
     try:
         value = json.loads(text, **options)
     except RecursionError:
         raise ValueError("brackets within brackets, too many") from None
-    if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text.lower():
+    if "\\ud" in text.lower():
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
