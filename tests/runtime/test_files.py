@@ -194,5 +194,5 @@ def test_an_index_leads_to_no_other_folder(shard, tmp_path):
 def test_json_of_bytes_is_utf_8():
     assert files.parsed_json('\ufeff{"a": "ä"}'.encode()) == {"a": "ä"}
     for damaged in (b'"\xed\xa0\xbd"', b'"\xff"', '"ab"'.encode("utf-16-le")):
-        with pytest.raises(ValueError, match="codec can't decode|Expecting|Extra data|Invalid control"):
+        with pytest.raises(ValueError, match="codec can't decode|Invalid control"):
             files.parsed_json(damaged)
