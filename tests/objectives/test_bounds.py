@@ -27,7 +27,7 @@ from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.objectives.ramp import Ramp
-from xlingjax.objectives.retrieval import Distillation, HardestNegative
+from xlingjax.objectives.retrieval import Distillation, HardestNegative, TranslationRanking
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 from xlingjax.objectives.veco import VECO
@@ -45,6 +45,7 @@ REFUSED = [
     (VECO, {"plug_out": False, "factors": (("plug_in", 0.0),)}, "leaves no term"),
     (HardestNegative, {"scale": 0.0}, "scale=0.0: a number above 0"),
     (HardestNegative, {"layer": -1}, "layer=-1: a number of 0 or more"),
+    (TranslationRanking, {"margin": -0.1}, "margin=-0.1: a number from 0 to 2"),
     (CAMLM, {"own_masks": "none"}, "own_masks='none': 'all' or 'self' is needed"),
     (BTMLM, {"own_masks": "none"}, "own_masks='none': 'self' or 'all' is needed"),
     (BTMLM, {"decode": "beam"}, "decode='beam': 'argmax' or 'sample' is needed"),
@@ -80,6 +81,7 @@ ATTENTION = {
     BackTranslation: bidirectional,
     XFNP: bidirectional,
     HardestNegative: APART,
+    TranslationRanking: APART,
     Distillation: APART,
     Classification: bidirectional,
     Tagging: bidirectional,
