@@ -123,7 +123,7 @@ def _right_vectors(counts_CV: Any, grams_VG: Any, rank: int) -> np.ndarray:
     def transposed_times(y_CR: np.ndarray) -> np.ndarray:
         return grams_VG.T @ (counts_CV.T @ y_CR)
 
-    width = min(rank + 10, *counts_CV.shape[:1], grams_VG.shape[1])
+    width = min(rank + 10, counts_CV.shape[0], grams_VG.shape[1])
     x_GR = np.random.default_rng(0).normal(size=(grams_VG.shape[1], width)).astype(np.float32)
     for _ in range(2):
         y_CR, _ = lu(times(x_GR), permute_l=True)
