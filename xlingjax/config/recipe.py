@@ -329,7 +329,7 @@ def build(name: str) -> Any:
         message = str(error)
         of_gin = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", message)
         of_python = re.search(
-            r"missing (?:\d+ required .* arguments?|a required argument): (.+)"
+            r"missing (?:a|\d+) required .*?arguments?: (.+)"
             r"[\s\S]*?In call to configurable '(\w+)'",
             message,
         )
