@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 XLINGJAX := $(BIN)/xlingjax
-DEMO_LANGUAGES ?= en,de,ru,zh
+DEMO_LANGUAGES ?= en de ru zh
 # For a look at every command of the demonstration: make pretrain DEMO_STEPS=40
 DEMO_STEPS ?=
 SHORT := $(if $(DEMO_STEPS),--gin.TRAIN_STEPS=$(DEMO_STEPS) --gin.WARMUP_STEPS=5 --gin.EVAL_EVERY=$(DEMO_STEPS))
@@ -69,20 +69,20 @@ runs/demo/data/manifest.json: | $(VENV)/.ready ## the demonstration's text, from
 	$(XLINGJAX) demo runs/demo/data --languages $(DEMO_LANGUAGES)
 
 runs/demo/vocab/vocab.json: runs/demo/data/manifest.json ## the demonstration's vocabulary
-	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
+	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character-coverage 1 --to runs/demo/vocab
 
 pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> aligned encoder, and MLM alone -> zero-shot NLI -> report
 	@# Steps this small fill one core: the two runs side by side take little longer than one. As many tokens.
 	@echo "== MLM alone, to compare with, in the background: tail -f runs/demo/mlm.out"
-	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm --gin.TRAIN_STEPS=3500 --gin.WARMUP_STEPS=100 \
+	$(XLINGJAX) pretrain --gin-file gin/recipes/xlm_tiny_mlm.gin --to runs/demo/mlm --gin.TRAIN_STEPS=3500 --gin.WARMUP_STEPS=100 \
 	  --gin.EVAL_EVERY=500 $(SHORT) > runs/demo/mlm.out 2>&1 & mlm=$$!; \
-	{ $(XLINGJAX) pretrain --gin_file gin/recipes/own_text_tiny.gin --workdir runs/demo/own_text $(SHORT) && \
-	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli $(SHORT); } || { kill $$mlm; exit 1; }; \
+	{ $(XLINGJAX) pretrain --gin-file gin/recipes/own_text_tiny.gin --to runs/demo/own_text $(SHORT) && \
+	$(XLINGJAX) finetune --gin-file gin/recipes/nli_tiny.gin --to runs/demo/nli $(SHORT); } || { kill $$mlm; exit 1; }; \
 	wait $$mlm || { cat runs/demo/mlm.out; exit 1; }
 	$(XLINGJAX) report runs/demo/own_text --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
-	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel --vocabulary runs/demo/vocab --output runs/demo/negatives
+	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel --vocabulary runs/demo/vocab --to runs/demo/negatives
 
 test: $(VENV)/.ready-dev ## the tests, minutes on two cores (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
@@ -115,10 +115,10 @@ docs: $(VENV)/.ready-docs ## the pages of docs/ as a site, site/index.html; a li
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 inspect: $(VENV)/.ready runs/demo/vocab/vocab.json ## what a recipe feeds the model: pieces, targets, positions, languages, masks
-	$(XLINGJAX) inspect --gin_file gin/recipes/xlm_tiny.gin
+	$(XLINGJAX) inspect --gin-file gin/recipes/xlm_tiny.gin
 
 bench: $(VENV)/.ready-interop ## training speed beside Hugging Face transformers on PyTorch; writes bench.json
-	$(BIN)/python -m benchmarks --output bench.json
+	$(BIN)/python -m benchmarks --to bench.json
 
 wheel: $(VENV)/.created ## dist/xlingjax-*.whl, with recipes, tasks and tables inside; another machine: pip install that file
 	rm -rf build # of an earlier one, whose files would come along

@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--output", default="bench.json", metavar="FILE")
+    parser.add_argument("--to", default="bench.json", metavar="FILE")
     parser.add_argument(
         "--rounds", type=int, default=5, help="turns of each contestant (default 5)"
     )
@@ -215,13 +215,13 @@ def main(argv: list[str] | None = None) -> int:
                 f"{result['peak_bytes'] / 1e9:.2f}",
             )
         report["shapes"][shape.name] = {"flops_per_token": flops, "contestants": results}
-        Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
+        Path(args.to).write_text(json.dumps(report, indent=1) + "\n")
     console.print(table)
     for dtype, peak in report["peak_flops"].items():
         console.print(f"measured matmul peak, {dtype}: {peak / 1e12:.3f} TFLOP/s")
     report["input_pipeline"] = input_pipeline(console)
-    Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
-    console.print(f"written to {args.output}")
+    Path(args.to).write_text(json.dumps(report, indent=1) + "\n")
+    console.print(f"written to {args.to}")
     return 0
 
 

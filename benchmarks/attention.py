@@ -113,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.attention", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--output", default="attention.json", metavar="FILE")
+    parser.add_argument("--to", default="attention.json", metavar="FILE")
     parser.add_argument(
         "--shapes",
         nargs="+",
@@ -157,7 +157,7 @@ def main(argv: list[str] | None = None) -> int:
                     )
                 cell = f"{name} / {backend} / {rate}"
                 report["shapes"].setdefault(text, {})[cell] = found
-    Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
+    Path(args.to).write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -128,7 +128,7 @@ def prepare(name: str, data: Path, folder: Path) -> None:
         command(
             [
                 *("vocab", "--parallel", f"{folder}/pairs/*"),
-                *("--size", SIZE, "--output", folder / "vocab"),
+                *("--size", SIZE, "--to", folder / "vocab"),
             ]
         )
 
@@ -216,7 +216,7 @@ def run(folder: Path, variant: str, seed: int) -> None:
         return
     # One that was cut short begins again: what it cost is of one sitting.
     shutil.rmtree(workdir, ignore_errors=True)
-    gin_files = ["--gin_file", ROOT / "gin/recipes/own_text.gin"]
+    gin_files = ["--gin-file", ROOT / "gin/recipes/own_text.gin"]
     settings = {
         "MONO": f"{folder}/pairs/*",
         "PARALLEL": f"{folder}/pairs/*",
@@ -228,7 +228,7 @@ def run(folder: Path, variant: str, seed: int) -> None:
     }
     for entry in VARIANTS[variant]:
         if entry.endswith(".gin"):
-            gin_files += ["--gin_file", ROOT / "gin" / entry]
+            gin_files += ["--gin-file", ROOT / "gin" / entry]
         else:
             macro, _, value = entry.partition("=")
             settings[macro] = value
@@ -236,7 +236,7 @@ def run(folder: Path, variant: str, seed: int) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command(
         [
-            *("pretrain", *gin_files, "--workdir", workdir),
+            *("pretrain", *gin_files, "--to", workdir),
             *(f"--gin.{name}={value}" for name, value in settings.items()),
         ]
     )

@@ -14,7 +14,7 @@ first_step() {
     : > "$out/log"
     local began
     began=$(date +%s.%N)
-    "${XLINGJAX:-.venv/bin/xlingjax}" pretrain --gin_file "$recipe" --workdir "$out/run" --gin.LOG_EVERY=1 "$@" > "$out/log" 2>&1 &
+    "${XLINGJAX:-.venv/bin/xlingjax}" pretrain --gin-file "$recipe" --to "$out/run" --gin.LOG_EVERY=1 "$@" > "$out/log" 2>&1 &
     until grep -q '^step 1/' "$out/log"; do
         kill -0 $! 2> /dev/null || { cat "$out/log"; exit 1; }
         sleep 0.02

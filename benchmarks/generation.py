@@ -240,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.generation", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--output", default="generation.json", metavar="FILE")
+    parser.add_argument("--to", default="generation.json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn (default 5)")
     parser.add_argument("--only", default="", help="shapes whose name contains this")
@@ -271,8 +271,8 @@ def main(argv: list[str] | None = None) -> int:
             f" {found['compile_seconds']:.1f} |",
             flush=True,
         )
-        Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written to {args.output}")
+        Path(args.to).write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {args.to}")
     return 0
 
 

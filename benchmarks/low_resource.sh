@@ -12,15 +12,15 @@ mono=$1 out=$2 steps=${3:-1500} target=${4:-ur} first=${5:-en} second=${6:-hi}
 . "$(dirname "$0")/runs.sh"
 share=0.05
 [ -f "$out/vocab/vocab.model" ] ||
-  "$xlingjax" vocab --mono "$mono/$target/*.txt" "$mono/$first/*.txt" "$mono/$second/*.txt" --size 8000 --model_type bpe --output "$out/vocab"
+  "$xlingjax" vocab --mono "$mono/$target/*.txt" "$mono/$first/*.txt" "$mono/$second/*.txt" --size 8000 --model-type bpe --to "$out/vocab"
 [ -f "$out/heldout/text/$target.txt" ] ||
   "$python" -c 'import sys, pathlib; from xlingjax.workflows.adapt.held_out import write_heldout
 write_heldout([sys.argv[1]], (), {"text": float(sys.argv[2])}, pathlib.Path(sys.argv[3]))' "$mono/$target/*.txt" "$share" "$out/heldout"
 for helpers in "" "$first" "$second" "$first $second"; do
   languages=($target $helpers)
   name=$(IFS=+ && echo "${languages[*]}") total=$((steps * ${#languages[@]}))
-  finished "$out/$name" || run "$out/$name.log" pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --gin_file gin/objectives/clm.gin \
-    --workdir "$out/$name" --gin.MONO="$(printf "$mono/%s/*.txt " "${languages[@]}")" --gin.PARALLEL=None --gin.VOCABULARY="$out/vocab" \
+  finished "$out/$name" || run "$out/$name.log" pretrain --gin-file gin/recipes/xlm_tiny_mlm.gin --gin-file gin/objectives/clm.gin \
+    --to "$out/$name" --gin.MONO="$(printf "$mono/%s/*.txt " "${languages[@]}")" --gin.PARALLEL=None --gin.VOCABULARY="$out/vocab" \
     --gin.HELDOUT_TEXT="$out/heldout/text/*.txt" --gin.text.holdout="$share" --gin.perplexity.limit=0 --gin.ALPHA=0 \
     --gin.DROPOUT=0.1 --gin.TRAIN_STEPS="$total" --gin.WARMUP_STEPS="$((total / 10))" --gin.EVAL_EVERY="$((total / 4))" --gin.CHECKPOINT_EVERY=0
 done

@@ -12,19 +12,19 @@ xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
 # The English captions of both pairs are the same: once is enough.
 mono="$train/de-en.de $train/de-en.en $train/en-fr.fr"
 
-[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "$train/de-en.de" "$train/de-en.en" "$train/en-fr.fr" --size 8000 --output "$out/vocab"
+[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "$train/de-en.de" "$train/de-en.en" "$train/en-fr.fr" --size 8000 --to "$out/vocab"
 
 run() { # NAME, then what sets it apart
   local name=$1
   shift
-  "$xlingjax" pretrain --gin_file gin/recipes/xlm_text.gin --gin_file gin/models/mini.gin \
-    --gin_file gin/optim/muon_linear.gin "$@" --workdir "$out/$name" \
+  "$xlingjax" pretrain --gin-file gin/recipes/xlm_text.gin --gin-file gin/models/mini.gin \
+    --gin-file gin/optim/muon_linear.gin "$@" --to "$out/$name" \
     --gin.MONO="$mono" --gin.PARALLEL="$train" --gin.VOCABULARY="$out/vocab" \
     --gin.HELDOUT_TEXT="$test.*" --gin.HELDOUT_PAIRS="$test" \
     --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 8))" --gin.CHECKPOINT_EVERY="$((steps / 8))" \
     --gin.BATCH=8 --gin.LENGTH=64 --gin.MASK_RATE=0.3 --gin.LEARNING_RATE=4e-3 --gin.SUBSAMPLING=0.0 --gin.model.layers=2
 }
-run mlm --gin_file gin/objectives/mlm.gin
+run mlm --gin-file gin/objectives/mlm.gin
 run mlm_tlm --gin.TLM_WEIGHT=4 --gin.FLOORS=True
 run shuffled --gin.TLM_WEIGHT=4 --gin.SHUFFLED_PAIRS=True
 

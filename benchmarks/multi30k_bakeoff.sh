@@ -12,9 +12,9 @@ mkdir -p "$out/pairs" "$out/held"
 cp "$train/de-en.de" "$train/de-en.en" "$out/pairs"
 cp "$test.de" "$out/held/de-en.de"
 cp "$test.en" "$out/held/de-en.en"
-[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --parallel "$out/pairs/*" --size 8000 --output "$out/vocab"
+[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --parallel "$out/pairs/*" --size 8000 --to "$out/vocab"
 
-"$xlingjax" bakeoff --gin_file gin/runs/bakeoff.gin --workdir "$out/bakeoff" --gin.TOKENS="$tokens" --gin.JOBS=2 \
+"$xlingjax" bakeoff --gin-file gin/runs/bakeoff.gin --to "$out/bakeoff" --gin.TOKENS="$tokens" --gin.JOBS=2 \
   --gin.BASE="['recipes/xlm_text.gin', 'models/mini.gin', 'optim/muon_linear.gin', 'model.layers=2', 'MONO=$out/pairs/*',
     'PARALLEL=$out/pairs/*', 'VOCABULARY=$out/vocab', 'HELDOUT_PAIRS=$out/held', 'HELDOUT_TEXT=$test.*', 'LANGUAGES=de en',
     'BATCH=8', 'LENGTH=64', 'MASK_RATE=0.3', 'LEARNING_RATE=4e-3', 'SUBSAMPLING=0.0', 'EVAL_EVERY=0', 'LOG_EVERY=500']" \

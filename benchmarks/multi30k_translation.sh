@@ -10,21 +10,21 @@ set -euo pipefail
 train=$1 dev=$2 test=$3 out=$4 steps=${5:-4000}
 . "$(dirname "$0")/runs.sh"
 [ -f "$out/vocab/vocab.model" ] ||
-  "$xlingjax" vocab --mono "$train/de-en.de" "$train/de-en.en" --size 6000 --character_coverage 1 --output "$out/vocab"
+  "$xlingjax" vocab --mono "$train/de-en.de" "$train/de-en.en" --size 6000 --character-coverage 1 --to "$out/vocab"
 
 encoder() { # NAME STEPS ARGUMENTS
-  finished "$out/$1" || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:3}" --gin.MONO="$train/de-en.de $train/de-en.en" \
+  finished "$out/$1" || run "$out/$1.log" pretrain --to "$out/$1" "${@:3}" --gin.MONO="$train/de-en.de $train/de-en.en" \
     --gin.VOCABULARY="$out/vocab" --gin.LANGUAGE_EMBEDDING=True --gin.BATCH=16 --gin.TRAIN_STEPS="$2" --gin.EVAL_EVERY=0 \
     --gin.train.evaluators='[]'
 }
-encoder mlm 4000 --gin_file gin/recipes/xlm_tiny_mlm.gin --gin.PARALLEL=None
+encoder mlm 4000 --gin-file gin/recipes/xlm_tiny_mlm.gin --gin.PARALLEL=None
 wait
-encoder veco 2000 --gin_file gin/recipes/veco_tiny.gin --gin.PARALLEL="$train/de-en.de" --gin.VECO_WEIGHT=1 --gin.INIT_FROM="$out/mlm" \
+encoder veco 2000 --gin-file gin/recipes/veco_tiny.gin --gin.PARALLEL="$train/de-en.de" --gin.VECO_WEIGHT=1 --gin.INIT_FROM="$out/mlm" \
   --gin.FIRST_PHASE=400 --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait
 
 translator() { # NAME ENCODER
-  finished "$out/mt-$1" || run "$out/mt-$1.log" pretrain --gin_file gin/recipes/xlm_mt_tiny.gin --workdir "$out/mt-$1" \
+  finished "$out/mt-$1" || run "$out/mt-$1.log" pretrain --gin-file gin/recipes/xlm_mt_tiny.gin --to "$out/mt-$1" \
     --gin.VOCABULARY="$out/vocab" --gin.PARALLEL="$train/de-en.de" --gin.DIRECTIONS=de-en --gin.HELDOUT_PAIRS="$dev" \
     --gin.TEST_PAIRS="$test" --gin.test/generation_score.beams=5 --gin.INIT_ENCODER="$2" --gin.INIT_DECODER="$2" \
     --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 4))" --gin.LEARNING_RATE=2e-3 --gin.DROPOUT=0.1

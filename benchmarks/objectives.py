@@ -328,7 +328,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--output", default="objectives.json", metavar="FILE")
+    parser.add_argument("--to", default="objectives.json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=9, help="steps of each objective (default 9)")
     parser.add_argument(
         "--only", default="", help="objectives whose name contains this, beside MLM"
@@ -357,8 +357,8 @@ def main(argv: list[str] | None = None) -> int:
         "versions": {name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")},
         "objectives": results,
     }
-    Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written to {args.output}")
+    Path(args.to).write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {args.to}")
     return 0
 
 

@@ -27,12 +27,12 @@ for code, lines in sides.items():
 END
 wc -l pairs/* held/*
 ln -sfn "$repository/gin" gin
-[ -f vocab/vocab.model ] || "$xlingjax" vocab --parallel 'pairs/*' --size 16000 --output vocab
+[ -f vocab/vocab.model ] || "$xlingjax" vocab --parallel 'pairs/*' --size 16000 --to vocab
 for seed in $seeds; do
   run=runs/x-$seed
   grep -qs '"exit_reason": "finished"' "$run/result.json" && continue
   SECONDS=0
-  "$xlingjax" pretrain --gin_file "gin/recipes/$recipe.gin" --workdir "$run" \
+  "$xlingjax" pretrain --gin-file "gin/recipes/$recipe.gin" --to "$run" \
     --gin.MONO='pairs/*' --gin.PARALLEL='pairs/*' --gin.VOCABULARY=vocab --gin.HELDOUT_PAIRS=held --gin.SEED="$seed" "${@:5}"
   echo $SECONDS > "$run/seconds"
   "$xlingjax" report "$run"

@@ -12,7 +12,7 @@ demo=$1 out=$2 seeds=${3:-2} questions=${4:-500} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"
 veco=${VECO:-$out/veco}
 [ -d "$out/data/xquad" ] || {
-  "$xlingjax" demo "$out/told" --languages de,en,ru,zh \
+  "$xlingjax" demo "$out/told" --languages de en ru zh \
     --size "qa_train=$questions" qa_dev=60 qa_test=100 "pos_train=$tagged" pos_dev=60 pos_test=100
   "$python" - "$out/told" "$out/data" <<'END'
 import shutil
@@ -59,7 +59,7 @@ for code in ("de", "en", "ru", "zh"):
 END
 }
 finished "$veco" || mlm_tlm "$demo"
-finished "$veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$veco" \
+finished "$veco" || run "$out/veco.log" pretrain --gin-file gin/recipes/veco_tiny.gin --to "$veco" \
   --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel" --gin.VOCABULARY="$demo/vocab" \
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait

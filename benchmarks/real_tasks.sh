@@ -17,9 +17,9 @@ mkdir -p "$out/heldout"
 for code in de es zh; do cp "$data/tasks/tatoeba/$code-en".* "$out/heldout/"; done
 set -f # the patterns go through as they are
 [ -f "$out/vocab/vocab.model" ] ||
-  "$xlingjax" vocab --mono $mono --parallel $pairs --size 12000 --character_coverage 0.9998 --output "$out/vocab"
+  "$xlingjax" vocab --mono $mono --parallel $pairs --size 12000 --character-coverage 0.9998 --to "$out/vocab"
 encoder() { # NAME, more settings
-  finished "$out/$1" || run "$out/$1.log" pretrain --gin_file gin/recipes/ernie_m_tiny.gin --workdir "$out/$1" --gin.MONO="$mono" \
+  finished "$out/$1" || run "$out/$1.log" pretrain --gin-file gin/recipes/ernie_m_tiny.gin --to "$out/$1" --gin.MONO="$mono" \
     --gin.PARALLEL="$pairs" --gin.VOCABULARY="$out/vocab" --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS="$out/heldout" --gin.LENGTH=128 \
     --gin.CAMLM_WEIGHT='{0: 2, %STAGE_1_STEPS: 8}' --gin.SUBSAMPLING=0.0 "${@:2}"
 }

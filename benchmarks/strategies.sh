@@ -12,7 +12,7 @@ demo=$1 out=$2 seeds=${3:-3} pairs=${4:-4000} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"
 mlm_tlm "$demo"
 [ -d "$out/data/xnli" ] || {
-  "$xlingjax" demo "$out/told" --languages de,en,ru,zh --size "nli_train=$pairs" "pos_train=$tagged"
+  "$xlingjax" demo "$out/told" --languages de en ru zh --size "nli_train=$pairs" "pos_train=$tagged"
   "$python" - "$out/told" "$out/data" <<'END'
 import sys
 from pathlib import Path
@@ -52,7 +52,7 @@ for code in codes:
         write(f"xnli/translate-test/test-{code}-en-translated.tsv", pairs)
 END
 }
-finished "$out/veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$out/veco" \
+finished "$out/veco" || run "$out/veco.log" pretrain --gin-file gin/recipes/veco_tiny.gin --to "$out/veco" \
   --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel" --gin.VOCABULARY="$demo/vocab" \
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 sweep() { # LOG FROM TASK HEAD STRATEGIES, settings

@@ -9,22 +9,22 @@ set -euo pipefail
 out=$1 pretraining=${2:-3000} steps=${3:-1000}
 . "$(dirname "$0")/runs.sh"
 pretrained() { # NAME ARGUMENTS
-  finished "$out/$1" || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:2}" --gin.LANGUAGES='de en ru zh' --gin.EVAL_EVERY=0
+  finished "$out/$1" || run "$out/$1.log" pretrain --to "$out/$1" "${@:2}" --gin.LANGUAGES='de en ru zh' --gin.EVAL_EVERY=0
 }
-pretrained xdae --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS="$pretraining"
-pretrained xfnp --gin_file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretraining" --gin.DECODER_LAYERS=3
+pretrained xdae --gin-file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS="$pretraining"
+pretrained xfnp --gin-file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretraining" --gin.DECODER_LAYERS=3
 # One step at hardly any rate leaves the weights random.
-pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9 --gin.WARMUP_STEPS=0
+pretrained random --gin-file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9 --gin.WARMUP_STEPS=0
 wait
 tuned() { # NAME FROM ARGUMENTS
-  finished "$out/titles-$1" || run "$out/titles-$1.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/titles-$1" \
+  finished "$out/titles-$1" || run "$out/titles-$1.log" finetune --gin-file gin/recipes/titles_tiny.gin --to "$out/titles-$1" \
     --gin.INIT_FROM="$out/$2" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 4))" "${@:3}"
 }
 tuned random random
 tuned xdae xdae
 tuned xfnp xfnp --gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2
-tuned xdae-and-text xdae --gin_file gin/objectives/generation_xdae.gin --gin.MONO=runs/demo/data/mono
-tuned xfnp-and-text xfnp --gin_file gin/objectives/generation_xfnp.gin --gin.MONO=runs/demo/data/mono --gin.LENGTH=129 \
+tuned xdae-and-text xdae --gin-file gin/objectives/generation_xdae.gin --gin.MONO=runs/demo/data/mono
+tuned xfnp-and-text xfnp --gin-file gin/objectives/generation_xfnp.gin --gin.MONO=runs/demo/data/mono --gin.LENGTH=129 \
   --gin.XFNP_SKIP=runs # rows of two of its blocks, and what the recipe has streams leave out
 wait
 "$python" -m benchmarks.bleu_table --name generation_test "$out"/titles-*/ | tee "$out/table.md"

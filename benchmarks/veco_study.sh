@@ -13,13 +13,13 @@ mkdir -p "$out/pairs" "$out/held"
 cp "$train/de-en.de" "$train/de-en.en" "$out/pairs"
 cp "$test.de" "$out/held/de-en.de"
 cp "$test.en" "$out/held/de-en.en"
-[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --parallel "$out/pairs/*" --size 8000 --output "$out/vocab"
+[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --parallel "$out/pairs/*" --size 8000 --to "$out/vocab"
 base="['recipes/xlm_text.gin', 'models/mini.gin', 'optim/muon_linear.gin', 'model.layers=$layers', 'model.dim=$width',
   'model.heads=$((width / 16))', 'model.ffn=$((4 * width))', 'MONO=$out/pairs/*', 'PARALLEL=$out/pairs/*', 'VOCABULARY=$out/vocab',
   'HELDOUT_PAIRS=$out/held', 'HELDOUT_TEXT=$out/held/*', 'LANGUAGES=de en', 'BATCH=8', 'LENGTH=64', 'MASK_RATE=0.3', 'LEARNING_RATE=4e-3',
   'SUBSAMPLING=0.0', 'EVAL_EVERY=0', 'LOG_EVERY=500']"
 bakeoff() { # NAME [OPTION ...]
-  "$xlingjax" bakeoff --gin_file gin/recipes/bakeoff_veco.gin --workdir "$out/$1" --gin.TASKS='{}' --gin.TOKENS="$tokens" --gin.BASE="$base" "${@:2}"
+  "$xlingjax" bakeoff --gin-file gin/recipes/bakeoff_veco.gin --to "$out/$1" --gin.TASKS='{}' --gin.TOKENS="$tokens" --gin.BASE="$base" "${@:2}"
 }
 bakeoff mixes
 veco="'VECO_WEIGHT=4', 'VECO_MASK_RATE=0.3'"

@@ -71,14 +71,14 @@ def pretrain(
     parts = ("recipes/xlm_text", "models/mini", "optim/muon_linear", "objectives/mlm")
     files: list[object] = []
     for part in parts:
-        files += ["--gin_file", f"gin/{part}.gin"]
+        files += ["--gin-file", f"gin/{part}.gin"]
     files += more
     if not (out / name / "result.json").is_file():
         xlingjax(
             "pretrain",
             *files,
             *(f"--gin.{k}={v}" for k, v in given.items()),
-            "--workdir",
+            "--to",
             out / name,
         )
 
@@ -92,7 +92,7 @@ def perplexities(run: Path) -> list[tuple[int, dict[str, float]]]:
 
 def evaluated(out: Path, run: str, languages: list[str]) -> dict[str, float]:
     held_out = " ".join(str(out / "heldout" / f"{code}.txt") for code in languages)
-    files = ["--gin_file", out / run / "config.gin", "--gin.LANGUAGES=" + " ".join(languages)]
+    files = ["--gin-file", out / run / "config.gin", "--gin.LANGUAGES=" + " ".join(languages)]
     xlingjax("evaluate", out / run, *files, f"--gin.HELDOUT_TEXT={held_out}")
     return perplexities(out / run)[-1][1]
 
@@ -106,14 +106,14 @@ def extension(out: Path, old: list[str], new: str, steps: int, continued: int) -
             *(out / "text" / code for code in old),
             "--size",
             PIECES,
-            "--output",
+            "--to",
             out / "vocab",
         )
     pretrain(out, "base", steps, old, VOCABULARY=out / "vocab")
     initialised = {"extended": "mean", "extended-random": "random"}
     for name, how in initialised.items():
         if not (out / name).is_dir():
-            given = ["--initialise", how, "--old_mono", *(out / "text" / code for code in old)]
+            given = ["--initialise", how, "--old-mono", *(out / "text" / code for code in old)]
             files = ["--mono", out / "text" / new, "--pieces", NEW_PIECES]
             print(
                 xlingjax("vocab", "extend", out / "base", *files, *given, "--to", out / name),
@@ -121,7 +121,7 @@ def extension(out: Path, old: list[str], new: str, steps: int, continued: int) -
             )
     record = json.loads((out / "extended" / "run.json").read_text("utf-8"))["surgery"][-1]
     every = {"EVAL_EVERY": continued // 5, "SEED": 1}
-    first = ("--gin_file", "gin/runs/embeddings_first.gin", f"--gin.EMBEDDINGS_ONLY={stage}")
+    first = ("--gin-file", "gin/runs/embeddings_first.gin", f"--gin.EMBEDDINGS_ONLY={stage}")
     of_new = {"VOCABULARY": out / "extended", **every}
     began = {name: evaluated(out, name, everything) for name in initialised}
     pretrain(out, "continued", continued, everything, *first, **of_new, INIT_FROM=out / "extended")

@@ -11,10 +11,10 @@ mono=$1 qg=$2 ntg=$3 out=$4 pretraining=${5:-3000} steps=${6:-1000}
 . "$(dirname "$0")/runs.sh"
 text=()
 for language in de en es hi ru zh; do text+=("$mono/$language/*.txt"); done
-[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "${text[@]}" --size 8000 --output "$out/vocab"
+[ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "${text[@]}" --size 8000 --to "$out/vocab"
 
 pretrained() { # NAME ARGUMENTS
-  finished "$out/$1" || run "$out/$1.log" pretrain --gin_file gin/recipes/xdae_tiny.gin --workdir "$out/$1" --gin.MONO="${text[*]}" \
+  finished "$out/$1" || run "$out/$1.log" pretrain --gin-file gin/recipes/xdae_tiny.gin --to "$out/$1" --gin.MONO="${text[*]}" \
     --gin.VOCABULARY="$out/vocab" --gin.EVAL_EVERY=0 --gin.train.evaluators='[]' "${@:2}"
 }
 pretrained xdae --gin.TRAIN_STEPS="$pretraining"
@@ -22,7 +22,7 @@ pretrained xdae --gin.TRAIN_STEPS="$pretraining"
 pretrained random --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9 --gin.WARMUP_STEPS=0
 wait
 tuned() { # TASK FROM FOLDER STEPS
-  finished "$out/$1-$2" || run "$out/$1-$2.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/$1-$2" \
+  finished "$out/$1-$2" || run "$out/$1-$2.log" finetune --gin-file gin/recipes/titles_tiny.gin --to "$out/$1-$2" \
     --gin.INIT_FROM="$out/$2" --gin.TRAIN_FILES="$3/xglue.$1.{language}.src.train" --gin.DEV_FILES="$3/xglue.$1.{language}.src.dev" \
     --gin.TEST_FILES=None --gin.DEV_LIMIT=200 --gin.TRAIN_STEPS="$4" --gin.EVAL_EVERY="$(($4 / 2))"
 }

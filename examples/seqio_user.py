@@ -88,9 +88,9 @@ def pretrain(workdir, files, **settings):
     settings |= {"VOCABULARY": f"{FOLDER}/vocab", "VOCABULARY_SIZE": None, "ALPHA": None}
     settings |= {"LENGTH": 64, "BATCH": 8, "WARMUP_STEPS": 1, "LOG_EVERY": 1}
     settings |= {"model.layers": 1, "model.dim": 32, "model.heads": 2, "model.ffn": 64}
-    words = [word for file in files for word in ("--gin_file", f"gin/{file}.gin")]
+    words = [word for file in files for word in ("--gin-file", f"gin/{file}.gin")]
     words += [f"--gin.{name}={value}" for name, value in settings.items()]
-    return run("pretrain", *words, "--workdir", FOLDER / workdir)
+    return run("pretrain", *words, "--to", FOLDER / workdir)
 
 
 def predict_fn(dataset, model_feature_shapes=None):
@@ -112,7 +112,7 @@ def main():
     os.environ.setdefault("XLINGJAX_CACHE", f"{FOLDER}/store")
     FOLDER.joinpath("held.tsv").write_text("\n".join(PAIRS[:20]) + "\n")
     FOLDER.joinpath("de-en.tsv").write_text("\n".join(PAIRS[20:]) + "\n")
-    run("vocab", "--parallel", FOLDER / "de-en.tsv", "--size", 80, "--output", FOLDER / "vocab")
+    run("vocab", "--parallel", FOLDER / "de-en.tsv", "--size", 80, "--to", FOLDER / "vocab")
     row("tried", "what happens")
     print("|---|---|")
 

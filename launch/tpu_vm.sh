@@ -28,7 +28,7 @@ while true; do
     ACTIVE)
       status=0
       on_all "${MOUNT:-true} && $PYTHON -m venv venv && venv/bin/pip install -q '$PACKAGE'" \
-        && on_all "venv/bin/xlingjax pretrain $(printf '%q ' --gin_file "$RECIPE" --workdir "$WORKDIR" "$@")" || status=$?
+        && on_all "venv/bin/xlingjax pretrain $(printf '%q ' --gin-file "$RECIPE" --to "$WORKDIR" "$@")" || status=$?
       # 0: done. 2: bad input, which would be refused again.
       if [ "$status" -eq 0 ] || [ "$status" -eq 2 ]; then
         exit "$status"

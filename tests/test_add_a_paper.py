@@ -22,11 +22,11 @@ for room in ("preprocessors", "objectives", "config"):
 from xlingjax.cli.main import main
 recipe = sys.argv[2:]
 corpus = sys.argv[1] + "/corpus"
-adapt = ["adapt", "run", "--to", "adapted", "--objectives", "mlm,xlco", "--unverified"]
+adapt = ["adapt", "run", "--to", "adapted", "--objectives", "mlm", "xlco", "--unverified"]
 adapt += ["--mono", corpus + "/mono", "--parallel", corpus + "/pairs/*"]
 adapt += ["--steps", "2", "--batch", "8", "--length", "32"]
 for words in (
-    ["pretrain", *recipe, "--workdir", "run"],
+    ["pretrain", *recipe, "--to", "run"],
     ["verify", *recipe, "--rows", "2"],
     adapt,
 ):
@@ -43,7 +43,7 @@ def test_the_paper_of_the_page_trains_and_is_known_to_every_verb(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     given = small_corpus.options(corpus) | {"TRAIN_STEPS": 6, "XLCO_BATCH": 8, "XLCO_LENGTH": 48}
-    words = ["--gin_file", "recipes/infoxlm_text.gin"]
+    words = ["--gin-file", "recipes/infoxlm_text.gin"]
     words += [f"--gin.{name}={value}" for name, value in given.items()]
     command = [sys.executable, "-c", COMMANDS, str(tmp_path), *words]
     done = subprocess.run(command, cwd=tmp_path / "gin", capture_output=True, text=True)

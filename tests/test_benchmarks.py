@@ -74,7 +74,7 @@ def test_the_command_needs_jax_alone(tmp_path):
     code = """
 import sys
 from benchmarks import objectives
-objectives.main(["--shape", "quick", "--rounds", "2", "--only", "CLPC", "--output", sys.argv[1]])
+objectives.main(["--shape", "quick", "--rounds", "2", "--only", "CLPC", "--to", sys.argv[1]])
 print(sorted({m.split(".")[0] for m in sys.modules} & {"tensorflow", "seqio", "gin", "torch"}))
 """
     command = [sys.executable, "-c", code, tmp_path / "out.json"]

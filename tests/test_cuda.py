@@ -30,7 +30,7 @@ def _compiler():
 )
 def test_a_plan_says_what_the_compiler_says(tmp_path, machine, dtype, room):
     output = tmp_path / "plan.json"
-    argv = ["plan", "--gin_file", "xlmr_base", "--on", machine, "--output", str(output)]
+    argv = ["plan", "--gin-file", "xlmr_base", "--on", machine, "--to", str(output)]
     assert main.main([*argv, *dtype, "--gin.LAYERS=2", "--gin.BATCH=128"]) == 0
     [record] = json.loads(output.read_text(encoding="utf-8"))
     [mlm] = record["programs"]
@@ -42,9 +42,9 @@ def test_a_plan_says_what_the_compiler_says(tmp_path, machine, dtype, room):
 def test_rows_for_which_triton_has_no_tiles(tmp_path, capsys):
     """64 rows of 511 target tokens in bfloat16: XLA refuses what it chose itself."""
     output = tmp_path / "plan.json"
-    argv = ["plan", "--gin_file", "xdae", "--on", "A100:1", "--gin.DTYPE=bfloat16"]
+    argv = ["plan", "--gin-file", "xdae", "--on", "A100:1", "--gin.DTYPE=bfloat16"]
     small = ["--gin.LAYERS=1", "--gin.VOCABULARY_SIZE=1000", "--gin.BATCH=64"]
-    assert main.main([*argv, *small, "--output", str(output)]) == 0
+    assert main.main([*argv, *small, "--to", str(output)]) == 0
     [record] = json.loads(output.read_text(encoding="utf-8"))
     assert record["programs"][0]["options"] == {"xla_gpu_enable_triton_gemm": False}
     assert "s, xla_gpu_enable_triton_gemm=false)" in capsys.readouterr().out

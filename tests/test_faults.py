@@ -47,8 +47,8 @@ model.dim = 32
 model.ffn = 128
 model.heads = 2
 """
-PRETRAIN = "pretrain --gin_file own.gin --workdir run"
-ENCODE = "encode run --language de --input held.txt --output v.npy"
+PRETRAIN = "pretrain --gin-file own.gin --to run"
+ENCODE = "encode run --language de --input held.txt --to v.npy"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def whole(tmp_path_factory):
     (root / "own.gin").write_text(RECIPE)
     with contextlib.chdir(root), pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLINGJAX_CACHE", str(root / "cache"))
-        assert main.main(["vocab", "--mono", "mono", "--size", "90", "--output", "vocab"]) == 0
+        assert main.main(["vocab", "--mono", "mono", "--size", "90", "--to", "vocab"]) == 0
         assert main.main(PRETRAIN.split()) == 0
     return root
 

@@ -175,7 +175,7 @@ def test_a_run_on_files_of_text_takes_its_steps_without_tensorflow(tmp_path):
     small_corpus.build(tmp_path)
     files = {"HELDOUT_TEXT": f"{tmp_path}/heldout", "HELDOUT_PAIRS": f"{tmp_path}/heldout_pairs/*"}
     options = small_corpus.options(tmp_path, TRAIN_STEPS=2, RETRIEVAL_BATCH=8, **files)
-    place = ("--workdir", str(tmp_path / "run"))
+    place = ("--to", str(tmp_path / "run"))
     words = small_corpus.arguments("pretrain", "own_text_tiny", options, *place)
     code = f"import xlingjax.cli.main as m; assert m.main({words!r}) == 0"
     found = imported(code)

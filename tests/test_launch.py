@@ -69,7 +69,7 @@ def losses(workdir):
 
 def of_one(root):
     """The losses of the same run in one process of 8 devices."""
-    words = ["--gin_file", "xlm_text", "--workdir", str(root / "one"), *settings(root)]
+    words = ["--gin-file", "xlm_text", "--to", str(root / "one"), *settings(root)]
     command = [str(root / "bin" / "xlingjax"), "pretrain", *words]
     subprocess.run(command, env=environment(root, 8), cwd=root, check=True, capture_output=True)
     return losses(root / "one")
@@ -96,7 +96,7 @@ def test_what_was_stopped_goes_back_into_slurms_queue(tmp_path, status, requeued
     done = launched("slurm.sbatch", tmp_path, 1, variables, "--gin.MONO=a b")
     assert done.returncode == status
     words = (tmp_path / "words").read_text()
-    assert "xlingjax pretrain --gin_file xlm_text --workdir runs/x y --gin.MONO=a b" in words
+    assert "xlingjax pretrain --gin-file xlm_text --to runs/x y --gin.MONO=a b" in words
     assert (tmp_path / "said").exists() == requeued
     if requeued:
         assert (tmp_path / "said").read_text() == "requeue 17\n"
@@ -116,7 +116,7 @@ def test_a_jobsets_pods_find_the_first_of_them():
     name = jobset["metadata"]["name"]
     host, _, _ = given["XLINGJAX_COORDINATOR"].partition(":")
     assert host == f"{name}-{workers['name']}-0-0.{job['template']['spec']['subdomain']}"
-    assert [word.partition("=")[0] for word in container["args"]][:2] == ["--gin_file", "--workdir"]
+    assert [word.partition("=")[0] for word in container["args"]][:2] == ["--gin-file", "--to"]
 
 
 # What `gcloud` does: the slice is there at the second look, is taken back in the first training,
@@ -160,5 +160,5 @@ def test_a_slice_that_is_taken_back_is_asked_for_again(tmp_path):
     assert what == ["create", "ssh", "ssh", "delete", "create", "ssh", "ssh"]
     # The shell of the host expands nothing of it.
     trained = [call for call in calls if any("pretrain" in word for word in call)]
-    words = "venv/bin/xlingjax pretrain --gin_file xlmr_base --workdir /mnt/runs/base"
+    words = "venv/bin/xlingjax pretrain --gin-file xlmr_base --to /mnt/runs/base"
     assert words + r" --gin.MONO=text/\*/\*.txt " in trained[0]

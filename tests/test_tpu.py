@@ -143,7 +143,7 @@ def test_a_decoder_has_kernels_for_itself_and_its_sources(chips, mesh, heads):
 def a_plan(tmp_path, *settings):
     """(status, record) of XLM-R base's plan for eight chips."""
     output = tmp_path / "plan.json"
-    argv = ["plan", "--gin_file", "xlmr_base", "--on", "v5e:2x4", "--output", str(output)]
+    argv = ["plan", "--gin-file", "xlmr_base", "--on", "v5e:2x4", "--to", str(output)]
     status = main.main([*argv, *settings])
     [record] = json.loads(output.read_text(encoding="utf-8"))
     return status, record

@@ -29,11 +29,11 @@ package = Path(xlingjax.__file__).parent
 assert gin_folder() == package / "gin" and Path(xlingjax.tasks.__file__).parents[1] == package
 for recipe in recipes():
     assert [*parts_of([recipe])]
-assert main(["demo", "data", "--languages", "en,de", "--size", "mono=200", "pairs=200"]) == 0
-vocab = ["--mono", "data/mono", "--size", "300", "--character_coverage", "1"]
-assert main(["vocab", *vocab, "--output", "vocab"]) == 0
+assert main(["demo", "data", "--languages", "en", "de", "--size", "mono=200", "pairs=200"]) == 0
+vocab = ["--mono", "data/mono", "--size", "300", "--character-coverage", "1"]
+assert main(["vocab", *vocab, "--to", "vocab"]) == 0
 # The recipe is found and read, to the vocabulary that it wants.
-assert main(["pretrain", "--gin_file", "xlm_tiny", "--workdir", "run"]) == 2
+assert main(["pretrain", "--gin-file", "xlm_tiny", "--to", "run"]) == 2
 """
 
 

@@ -16,13 +16,13 @@ from xlingjax.workflows.files.translate import Partial
 
 HERE = f"is in use: process {os.getpid()} on "
 WORDS = {
-    "vocab": "vocab --mono {other}/x --output {output}",
-    "data clean": "data clean --mono {other}/x --output {output}",
-    "encode": "encode {other} --language de --input {other}/x --output {output}",
-    "align": "align {other} --stem {other}/x --languages de en --output {output}",
-    "mine": "mine {other} --languages de en --files {other}/x {other}/y --output {stem}",
+    "vocab": "vocab --mono {other}/x --to {output}",
+    "data clean": "data clean --mono {other}/x --to {output}",
+    "encode": "encode {other} --language de --input {other}/x --to {output}",
+    "align": "align {other} --stem {other}/x --languages de en --to {output}",
+    "mine": "mine {other} --languages de en --files {other}/x {other}/y --to {stem}",
     "demo": "demo {output}",
-    "mine --negatives": "mine --negatives --parallel {other}/x --vocabulary x --output {output}",
+    "mine --negatives": "mine --negatives --parallel {other}/x --vocabulary x --to {output}",
 }
 
 

@@ -89,7 +89,7 @@ def test_the_command_alone_prints_help(capsys):
         ("None", "None"),
         ("true", "True"),
         ("data/mono/*.txt", "'data/mono/*.txt'"),
-        ("de,en", "'de,en'"),
+        ("de", "en", "'de,en'"),
         ("'quoted'", "'quoted'"),
         ("('a', 'b')", "('a', 'b')"),
         ("it's", '"it\'s"'),
@@ -194,7 +194,7 @@ def test_unknown_macros_and_bindings(corpus, refused, override, parts):
 
 
 def test_a_required_macro_left_open_is_named_with_what_it_means(refused):
-    status = main.main(["pretrain", "--gin_file", "gin/recipes/xlm_text.gin", "--workdir", "never"])
+    status = main.main(["pretrain", "--gin-file", "gin/recipes/xlm_text.gin", "--to", "never"])
     refused(status, "is not set", "--gin.VOCABULARY=", "(folder that")
 
 
@@ -235,7 +235,7 @@ def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
     }
     bindings = {"INIT_FROM": run, **files, "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
     tuned = tmp_path / "nli"
-    assert main.main(arguments("finetune", "nli_tiny", bindings, "--workdir", str(tuned))) == 0
+    assert main.main(arguments("finetune", "nli_tiny", bindings, "--to", str(tuned))) == 0
     lines = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
     assert {line["name"] for line in lines} == {"nli_dev", "nli_test"}
     assert set(lines[0]["values"]["by_language"]) == {"de", "en"}
@@ -247,7 +247,7 @@ def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
         f"MLM only={run}",
         "--finetuned",
         str(tuned),
-        "--output",
+        "--to",
         str(tmp_path),
     ]
     assert main.main(report) == 0
@@ -290,7 +290,7 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     bindings |= {"LENGTH": 32, "STRIDE": 8, "MAX_QUESTION": 8}
     tuned = tmp_path / "qa"
     capsys.readouterr()
-    assert main.main(arguments("finetune", "qa_tiny", bindings, "--workdir", str(tuned))) == 0
+    assert main.main(arguments("finetune", "qa_tiny", bindings, "--to", str(tuned))) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "training examples" in line]
     assert len(told) == 1 and f"{tmp_path}/test.en.json: 4 of 4 rows are training" in told[0]
     (line,) = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
@@ -302,10 +302,10 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     capsys.readouterr()
 
     squad(tmp_path / "train.en.json", [*asked, question("A long book.", "long", 3, id="n-7")])
-    again = arguments("finetune", "qa_tiny", bindings, "--workdir", str(tmp_path / "again"))
+    again = arguments("finetune", "qa_tiny", bindings, "--to", str(tmp_path / "again"))
     refused(main.main(again), "train.en.json, question n-7", "'long'", "character 3")
     again = arguments(
-        "finetune", "qa_tiny", bindings | {"LENGTH": 11}, "--workdir", str(tmp_path / "again")
+        "finetune", "qa_tiny", bindings | {"LENGTH": 11}, "--to", str(tmp_path / "again")
     )
     refused(main.main(again), "LENGTH must be above MAX_QUESTION + 3")
 
@@ -346,7 +346,7 @@ def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
 
 
 def test_the_demo_corpus_by_counts(tmp_path, refused, capsys):
-    argv = ["demo", str(tmp_path), "--languages", "de,en", "--size"]
+    argv = ["demo", str(tmp_path), "--languages", "de", "en", "--size"]
     assert main.main([*argv, "mono=3", "pairs=99999"]) == 0
     assert (tmp_path / "mono/de.txt").read_text().count("\n") == 3
     said = capsys.readouterr().out
@@ -354,7 +354,7 @@ def test_the_demo_corpus_by_counts(tmp_path, refused, capsys):
     refused(main.main([*argv, "mono=few"]), "--size", "'few' is not a whole number")
     refused(main.main([*argv, "mono"]), "--size", "write NAME=COUNT")
     refused(main.main([*argv, "monos=3"]), "size 'monos': choose from mono, ")
-    refused(main.main(["demo", str(tmp_path), "--languages", "xx,en"]), "language 'xx'")
+    refused(main.main(["demo", str(tmp_path), "--languages", "xx", "en"]), "language 'xx'")
 
 
 def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
@@ -385,7 +385,7 @@ def test_missing_files(corpus, refused, tmp_path):
     refused(
         pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none"
     )
-    refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
+    refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--to")
     refused(main.main(["evaluate", f"{corpus}/none"]), f"no run in {corpus}/none", "no config.gin")
 
 
@@ -398,7 +398,7 @@ def test_workdirs_that_cannot_be_used(corpus, refused, tmp_path, monkeypatch):
     )
     real = shutil.disk_usage
     monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=1000))
-    refused(pretrain(corpus, tmp_path / "run"), "free", "--workdir")
+    refused(pretrain(corpus, tmp_path / "run"), "free", "--to")
 
 
 def test_a_platform_that_is_not_there(corpus, refused, tmp_path):
@@ -415,7 +415,7 @@ def test_a_platform_that_is_not_there(corpus, refused, tmp_path):
 def test_a_platform_that_jax_is_installed_without(corpus, tmp_path, verb):
     """In a process of its own, since JAX chooses once: one line, and nothing in the new workdir."""
     argv = [*arguments(verb, "xlm_text", options(corpus)), "--platform", "gpu"]
-    argv += ["--workdir", str(tmp_path / "run")] if verb == "pretrain" else []
+    argv += ["--to", str(tmp_path / "run")] if verb == "pretrain" else []
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "xlingjax", *argv]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -448,8 +448,7 @@ def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
 
     bindings = options(corpus, LANGUAGE_EMBEDDING=True)
     assert (
-        main.main(arguments("pretrain", "xlm_text", bindings, "--workdir", str(tmp_path / "run")))
-        == 0
+        main.main(arguments("pretrain", "xlm_text", bindings, "--to", str(tmp_path / "run"))) == 0
     )
     without = open_run(tmp_path / "run", language_embedding=False)
     assert (

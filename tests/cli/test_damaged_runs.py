@@ -116,9 +116,9 @@ READERS = {"report": report, "resume": resumed, "describe": described}
 # They take a second each.
 SLOW = {"open": opened, "best": best, "page": with_its_page}
 VERBS = {
-    "encode": ["encode", "RUN", "--language", "de", "--input", "IN", "--output", "OUT/v.npy"],
-    "export": ["export", "RUN", "--output", "OUT/export"],
-    "average": ["average", "RUN", "--steps", "40", "--output", "OUT/mean"],
+    "encode": ["encode", "RUN", "--language", "de", "--input", "IN", "--to", "OUT/v.npy"],
+    "export": ["export", "RUN", "--to", "OUT/export"],
+    "average": ["average", "RUN", "--steps", "40", "--to", "OUT/mean"],
     "report": ["report", "RUN"],
     "words": ["words", "RUN", "Hund", "--language", "de"],
     "finetune": ["recipe", "RUN/config.gin"],

@@ -42,7 +42,7 @@ def command(verb, corpus, *rest, objective, **overrides):
     if "cl_mlm" not in objective and "unicoder" not in objective:
         del bindings["DOCUMENTS"]
     words = arguments(verb, "xlm_text", bindings, *rest)
-    return [*words, "--gin_file", f"gin/objectives/{objective}.gin"]
+    return [*words, "--gin-file", f"gin/objectives/{objective}.gin"]
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,7 @@ def run(corpus, tmp_path_factory):
         "HELDOUT_ALIGNMENTS": corpus / "align",
     }
     assert (
-        main.main(command("pretrain", corpus, "--workdir", str(workdir), objective="veco", **given))
-        == 0
+        main.main(command("pretrain", corpus, "--to", str(workdir), objective="veco", **given)) == 0
     )
     return workdir
 
@@ -92,7 +91,7 @@ def test_phases_are_stages_of_one_run(run):
 def test_inspect_shows_the_stages(corpus, tmp_path, capsys):
     given = {"LENGTH": "{0: 96, 2: 128}"}
     out = str(tmp_path)
-    words = command("inspect", corpus, "--rows", "1", "--output", out, objective="clpc", **given)
+    words = command("inspect", corpus, "--rows", "1", "--to", out, objective="clpc", **given)
     assert main.main(words) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "96; from step 2: 128" in told and "clpc, row 0" in told and "clpc@2, row 0" in told
@@ -109,10 +108,10 @@ def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
         }
         given |= {"TRAIN_STEPS": 12, "STAGE_1_STEPS": 6, "CHECKPOINT_EVERY": 12}
         mix = f"--gin.train.objectives=[{', '.join(f'@{name}()' for name in ALL)}]"
-        more = ["--gin_file", "gin/objectives/ernie_m.gin", mix]
+        more = ["--gin-file", "gin/objectives/ernie_m.gin", mix]
         return [*command(verb, corpus, *rest, objective="unicoder", **given), *more]
 
-    assert main.main(words("pretrain", "--workdir", str(tmp_path / "run"))) == 0
+    assert main.main(words("pretrain", "--to", str(tmp_path / "run"))) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result["metrics"]) == {*ALL} and (result["steps"], result["skipped"]) == (12, 0)
     capsys.readouterr()
@@ -141,12 +140,12 @@ def test_the_attention_of_a_pair_is_shown(run, tmp_path):
     """VECO, figure 1."""
     words = ["inspect", str(run), "--pair", GERMAN[0], ENGLISH[0], "--languages", "de", "en"]
     pages, out = {}, tmp_path / "out"
-    for option in ("--layer 1 --head 2", "", "--reset_positions", "--no-reset_positions"):
-        assert main.main([*words, *option.split(), "--output", str(out)]) == 0
+    for option in ("--layer 1 --head 2", "", "--reset-positions", "--no-reset-positions"):
+        assert main.main([*words, *option.split(), "--to", str(out)]) == 0
         pages[option] = (out / "inspect.html").read_text()
     assert "de-en, cross-attention, layer 1, head 2" in pages["--layer 1 --head 2"]
     # Of the model as it was trained, where nothing else is said.
-    assert pages[""] == pages["--reset_positions"] != pages["--no-reset_positions"]
+    assert pages[""] == pages["--reset-positions"] != pages["--no-reset-positions"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
                 source,
                 "--language",
                 "en",
-                "--output",
+                "--to",
                 str(tmp_path / "v"),
             ]
         )
@@ -193,7 +192,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
             "--language",
             code,
         ]
-        assert main.main([*words, "--layer", "0", "--output", str(tmp_path / f"w.{code}")]) == 0
+        assert main.main([*words, "--layer", "0", "--to", str(tmp_path / f"w.{code}")]) == 0
     assert not np.array_equal(*(np.load(tmp_path / f"w.{code}.npy") for code in ("de", "en")))
     np.testing.assert_allclose(
         vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5
@@ -207,7 +206,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         "--stem",
         str(corpus / "align" / "de-en"),
     ]
-    assert main.main([*words, "--output", str(tmp_path / "a.txt")]) == 0
+    assert main.main([*words, "--to", str(tmp_path / "a.txt")]) == 0
     assert "alignment error rate" in capsys.readouterr().out
     for code in ("de", "en"):
         write(
@@ -216,7 +215,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         )
     write(tmp_path / "own.de-en.txt", (tmp_path / "a.txt").read_text().splitlines())
     words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "own.de-en")]
-    assert main.main([*words, "--output", str(tmp_path / "b.txt")]) == 0
+    assert main.main([*words, "--to", str(tmp_path / "b.txt")]) == 0
     assert "0.0000" in capsys.readouterr().out  # gold links stay in the order of their file's name
     assert links_of(tmp_path / "b.txt") == [
         {(j, i) for i, j in one} for one in links_of(tmp_path / "a.txt")
@@ -228,7 +227,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         )  # a name, not a pair of languages
     (tmp_path / "b.txt").rename(tmp_path / "made-en.txt")
     words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "made-en")]
-    assert main.main([*words, "--output", str(tmp_path / "c.txt")]) == 0
+    assert main.main([*words, "--to", str(tmp_path / "c.txt")]) == 0
     assert "0.0000" in capsys.readouterr().out
     assert len((tmp_path / "a.txt").read_text().splitlines()) == 4
     files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
@@ -240,7 +239,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         "en",
         "--files",
         *files,
-        "--output",
+        "--to",
         str(tmp_path / "mined"),
     ]
     assert main.main(words) == 0
@@ -268,7 +267,7 @@ def best_layer(run):
 
 @pytest.mark.long
 def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
-    assert main.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
+    assert main.main(["plug", "out", str(run), "--to", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
     assert (
         not after.model.config.cross_attention
@@ -279,7 +278,7 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
         "plug",
         "in",
         str(tmp_path / "out"),
-        "--output",
+        "--to",
         str(tmp_path / "back"),
         "--source",
         str(run),
@@ -288,7 +287,7 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
     whole = open_run(tmp_path / "back")
     for a, b in zip(*map(jax.tree.leaves, (before.params, whole.params)), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert main.main(["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "new")]) == 0
+    assert main.main(["plug", "in", str(tmp_path / "out"), "--to", str(tmp_path / "new")]) == 0
     assert open_run(tmp_path / "new").model.config.cross_attention
     source = str(corpus / "heldout" / "en.txt")
     words = [
@@ -298,7 +297,7 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
         source,
         "--language",
         "en",
-        "--output",
+        "--to",
         str(tmp_path / "v"),
     ]
     assert main.main(words) == 0
@@ -309,11 +308,11 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
     capsys.readouterr()
     for words, part in (
         (
-            ["plug", "out", str(tmp_path / "out"), "--output", str(tmp_path / "x")],
+            ["plug", "out", str(tmp_path / "out"), "--to", str(tmp_path / "x")],
             "no cross-attention to plug out",
         ),
-        (["plug", "in", str(run), "--output", str(tmp_path / "x")], "plugged in already"),
-        (["plug", "out", str(run), "--output", str(tmp_path / "new")], "is not empty"),
+        (["plug", "in", str(run), "--to", str(tmp_path / "x")], "plugged in already"),
+        (["plug", "out", str(run), "--to", str(tmp_path / "new")], "is not empty"),
     ):
         assert main.main(words) == 2
         assert part in capsys.readouterr().err
@@ -322,8 +321,8 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
 @pytest.mark.long
 def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_path):
     out, back = tmp_path / "out", tmp_path / "back"
-    assert main.main(["plug", "out", str(run), "--output", str(out)]) == 0
-    assert main.main(["plug", "in", str(out), "--output", str(back), "--source", str(run)]) == 0
+    assert main.main(["plug", "out", str(run), "--to", str(out)]) == 0
+    assert main.main(["plug", "in", str(out), "--to", str(back), "--source", str(run)]) == 0
     assert main.main(["evaluate", str(out), "--gin.HELDOUT_PAIRS=None"]) == 0
     whole, plain, again = (json.loads((of / "run.json").read_text()) for of in (run, out, back))
     before, after = open_run(run), open_run(out)
@@ -347,7 +346,7 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
         not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (first, last)), strict=True)
     )
     assert (
-        main.main(["average", str(run), "--steps", "2,4", "--output", str(tmp_path / "mean")]) == 0
+        main.main(["average", str(run), "--steps", "2", "4", "--to", str(tmp_path / "mean")]) == 0
     )
     mean = jax.tree.map(lambda a, b: np.mean([a, b], axis=0), first, last)
     averaged = open_run(tmp_path / "mean")
@@ -355,7 +354,7 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
     assert main.main(["evaluate", str(tmp_path / "mean"), "--gin.HELDOUT_PAIRS=None"]) == 0
     source, vectors = str(corpus / "heldout" / "en.txt"), []
     for which in ("@2", "@4", "/checkpoints/2"):
-        words = ["--input", source, "--language", "en", "--output", str(tmp_path / "v.npy")]
+        words = ["--input", source, "--language", "en", "--to", str(tmp_path / "v.npy")]
         assert main.main(["encode", f"{run}{which}", *words]) == 0
         vectors.append(np.load(tmp_path / "v.npy"))
     np.testing.assert_array_equal(vectors[0], vectors[2])
@@ -367,7 +366,7 @@ def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
     run, tmp_path, capsys, monkeypatch
 ):
     plain, source = str(tmp_path / "plain"), str(tmp_path / "source")
-    assert main.main(["plug", "out", str(run), "--output", plain]) == 0
+    assert main.main(["plug", "out", str(run), "--to", plain]) == 0
 
     def changed(**fields):
         """`source`: the run with other fields of its model."""
@@ -381,17 +380,13 @@ def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
         )
 
     changed(cross_attention_query="input")
-    assert (
-        main.main(["plug", "in", plain, "--output", str(tmp_path / "in"), "--source", source]) == 0
-    )
+    assert main.main(["plug", "in", plain, "--to", str(tmp_path / "in"), "--source", source]) == 0
     assert [open_run(of).model.config.cross_attention_query for of in (plain, tmp_path / "in")] == [
         "self_attention", "input"
     ]  # fmt: skip
     changed(norm_order="post")
     capsys.readouterr()
-    assert (
-        main.main(["plug", "in", plain, "--output", str(tmp_path / "x"), "--source", source]) == 2
-    )
+    assert main.main(["plug", "in", plain, "--to", str(tmp_path / "x"), "--source", source]) == 2
     error = capsys.readouterr().err
     assert "width or norm_order" in error and not (tmp_path / "x").exists()
 
@@ -409,7 +404,7 @@ def plug_in_command(corpus, run, workdir, **overrides):
         "WARMUP_STEPS": 1,
         "BATCH": 8,
     }
-    return arguments("finetune", "nli_plug_in_tiny", given | overrides, "--workdir", str(workdir))
+    return arguments("finetune", "nli_plug_in_tiny", given | overrides, "--to", str(workdir))
 
 
 @pytest.mark.long
@@ -436,7 +431,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert all(part in line for part in parts), line
 
-    work = ("--workdir", str(tmp_path / "run"))
+    work = ("--to", str(tmp_path / "run"))
     refused(
         command("pretrain", corpus, *work, objective="camlm", PARALLEL=None), "camlm", "parallel"
     )
@@ -464,12 +459,12 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     (corpus / "mono" / "fr" / "a.txt").unlink()
     alone.unlink()
     source = str(corpus / "heldout" / "en.txt")
-    words = ["encode", str(run), "--input", source, "--language", "en", "--output", "x"]
+    words = ["encode", str(run), "--input", source, "--language", "en", "--to", "x"]
     refused([*words, "--layer", "9"], "--layer 9")
-    refused(["mine", "--output", "x"], "mine needs RUN")
-    words = ["mine", str(run), "--files", source, source, "--output", str(tmp_path / "m")]
+    refused(["mine", "--to", "x"], "mine needs RUN")
+    words = ["mine", str(run), "--files", source, source, "--to", str(tmp_path / "m")]
     refused([*words, "--languages", "de", "de"], "--languages de de", "zh_TW")
-    refused(["mine", "--negatives", "--output", "x"], "give both")
+    refused(["mine", "--negatives", "--to", "x"], "give both")
     words += ["--languages", "de", "en", "--platform", "cpu"]
     refused(words, "--platform: only mine --negatives reads this")
-    refused(["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads")
+    refused(["plug", "out", str(run), "--to", "x", "--seed", "0"], "--seed: only plug in reads")

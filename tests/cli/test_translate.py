@@ -55,9 +55,7 @@ def vocabulary(tmp_path_factory):
     for code, lines in (("en", ENGLISH), ("de", GERMAN)):
         write(root / "mono" / code / "a.txt", [f"{line} {i}" for i in range(30) for line in lines])
     assert (
-        main.main(
-            ["vocab", "--mono", f"{root}/mono", "--size", "80", "--output", str(root / "vocab")]
-        )
+        main.main(["vocab", "--mono", f"{root}/mono", "--size", "80", "--to", str(root / "vocab")])
         == 0
     )
     return root / "vocab"
@@ -86,11 +84,11 @@ def run(vocabulary, tmp_path_factory):
 
 
 LINES = [*GERMAN, "", *reversed(GERMAN), "  ", "Es regnet."]
-FAST = ("--max_length", "0,7", "--beams", "2")
+FAST = ("--max-length", "0,7", "--beams", "2")
 
 
 def translate(run, *more, verb="translate"):
-    way = ("--to", "en") if verb == "translate" else ()
+    way = ("--target", "en") if verb == "translate" else ()
     return main.main([verb, run, *way, *FAST, *more])
 
 
@@ -102,7 +100,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(run, source, tmp_path_factory):
     path = tmp_path_factory.mktemp("expected") / "en.txt"
-    assert translate(run, "--input", source, "--output", str(path)) == 0
+    assert translate(run, "--input", source, "--to", str(path)) == 0
     return path.read_text().split("\n")[:-1]
 
 
@@ -121,7 +119,7 @@ def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
     assert told.out.split("\n")[:-1] == expected
     assert told.err.startswith("11 lines, ") and told.err.count("\n") == 1
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
-    assert translate(run, "--from", "de") == 0
+    assert translate(run, "--source", "de") == 0
     assert capsys.readouterr().out.split("\n")[:-1] == expected
 
 
@@ -131,9 +129,9 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     words = (
         "--input",
         source,
-        "--n_best",
+        "--n-best",
         "2",
-        "--output",
+        "--to",
         str(tmp_path / "out"),
         "--references",
         references,
@@ -151,7 +149,7 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     best = write(tmp_path / "best.txt", expected)
     assert translate(run, "--input", source, "--score", best) == 2  # --beams
     capsys.readouterr()
-    assert main.main(["translate", run, "--to", "en", "--input", source, "--score", best]) == 0
+    assert main.main(["translate", run, "--target", "en", "--input", source, "--score", best]) == 0
     scored = capsys.readouterr().out.split("\n")[:-1]
     assert len(scored) == 11 and scored[4] == scored[9] == ""
     score, total, tokens = map(float, scored[0].split("\t"))
@@ -180,7 +178,7 @@ def test_an_interrupted_file_goes_on(
 
     monkeypatch.setattr(Generator, "generate", interrupted)
     output = tmp_path / "en.txt"
-    words = ("--input", source, "--output", str(output))
+    words = ("--input", source, "--to", str(output))
     assert translate(run, *words) == status
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     partial = tmp_path / "en.txt.partial"
@@ -198,7 +196,7 @@ def test_an_interrupted_file_goes_on(
         words=(*words, "--beams", "3"),
     )
     other = write(tmp_path / "de.txt", LINES[1:])
-    refused("begun with other text of --input:", words=("--input", other, "--output", str(output)))
+    refused("begun with other text of --input:", words=("--input", other, "--to", str(output)))
     record = (tmp_path / "en.txt.partial.json").read_text()
     (tmp_path / "en.txt.partial.json").unlink()
     refused("en.txt.partial.json, which says of what, is not", "remove")
@@ -220,10 +218,13 @@ def test_generate_within_a_language(run, source, expected, capsys):
     assert translate(run, "--language", "de", "--input", source, verb="generate") == 0
     german = capsys.readouterr().out.split("\n")[:-1]
     assert len(german) == 11 and german != expected
-    assert translate(run, "--language", "de", "--to", "en", "--input", source, verb="generate") == 0
+    assert (
+        translate(run, "--language", "de", "--target", "en", "--input", source, verb="generate")
+        == 0
+    )
     assert capsys.readouterr().out.split("\n")[:-1] == expected
     assert translate(run, "--input", source, verb="generate") == 2
-    assert "Give --language, or --to and --from" in one_line(capsys)
+    assert "Give --language, or --source and --target" in one_line(capsys)
 
 
 @pytest.mark.long
@@ -232,11 +233,11 @@ def test_drawn_texts(run, source, capsys):
         words = [
             "translate",
             run,
-            "--to",
+            "--target",
             "en",
             "--input",
             source,
-            "--max_length",
+            "--max-length",
             "0,7",
             "--temperature",
             "1",
@@ -256,7 +257,7 @@ def one_line(capsys):
 @pytest.mark.long
 def test_refusals(run, vocabulary, source, tmp_path, capsys):
     def refused(*parts, run=run, words=("--input", source), to="en"):
-        assert main.main(["translate", run, "--to", to, *words]) == 2
+        assert main.main(["translate", run, "--target", to, *words]) == 2
         line = one_line(capsys)
         assert all(part in line for part in parts), line
 
@@ -264,7 +265,7 @@ def test_refusals(run, vocabulary, source, tmp_path, capsys):
     long = write(tmp_path / "long.txt", ["Es regnet.", "Es regnet " * 30])
     refused("missing file", "run.json", run=str(tmp_path))
     refused("language 'fr' is not one of the run's: de, en", to="fr")
-    refused("language 'fr' is not one of the run's", words=("--from", "fr", "--input", source))
+    refused("language 'fr' is not one of the run's", words=("--source", "fr", "--input", source))
     refused("no-such.txt", words=("--input", "no-such.txt"))
     refused(
         "line 2: ",
@@ -278,15 +279,15 @@ def test_refusals(run, vocabulary, source, tmp_path, capsys):
             words=("--input", source, option, short),
         )
     refused("set beams=1, not 3", words=("--input", source, "--temperature", "1", "--beams", "3"))
-    refused("n_best=6 must be from 1 to beams=5", words=("--input", source, "--n_best", "6"))
-    refused("--top_k, --seed: only drawn tokens", words=("--top_k", "3", "--seed", "1"))
+    refused("n_best=6 must be from 1 to beams=5", words=("--input", source, "--n-best", "6"))
+    refused("--top-k, --seed: only drawn tokens", words=("--top-k", "3", "--seed", "1"))
     refused(
-        "--beams, --n_best: --score searches",
-        words=("--score", short, "--beams", "3", "--n_best", "2"),
+        "--beams, --n-best: --score searches",
+        words=("--score", short, "--beams", "3", "--n-best", "2"),
     )
-    refused("'1.5' is not A,B", words=("--max_length", "1.5"))
-    refused("is a file; choose", words=("--input", source, "--output", f"{source}/x"))
-    refused("is a folder; name a file", words=("--input", source, "--output", str(tmp_path)))
+    refused("'1.5' is not A,B", words=("--max-length", "1.5"))
+    refused("is a file; choose", words=("--input", source, "--to", f"{source}/x"))
+    refused("is a folder; name a file", words=("--input", source, "--to", str(tmp_path)))
     encoder = workdir(tmp_path / "encoder", vocabulary, decoder_layers=0)
     refused(encoder, "an encoder alone", "DECODER_LAYERS", run=encoder)
     three = workdir(tmp_path / "three", vocabulary, languages=("de", "en", "fr"), num_languages=3)
@@ -305,10 +306,10 @@ def test_a_file_that_is_read_is_not_written(run, tmp_path, capsys):
     (tmp_path / "link").symlink_to(source)
     references = "--input", f"{source}x", "--references", source
     for words, option in ((("--input", source), "input"), (references, "references")):
-        assert translate(run, *words, "--output", str(tmp_path / "link")) == 2
+        assert translate(run, *words, "--to", str(tmp_path / "link")) == 2
         assert f"is the file of --{option}: name another one" in one_line(capsys)
-    assert translate(run, "--from", "en", "--input", source) == 2
-    assert "--from en --to en: name two languages" in one_line(capsys)
+    assert translate(run, "--source", "en", "--input", source) == 2
+    assert "--source en --target en: name two languages" in one_line(capsys)
 
 
 @pytest.mark.long

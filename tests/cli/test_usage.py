@@ -17,8 +17,8 @@ from xlingjax.errors import UserError, in_one_line
         ("data chek", "VERB 'chek'; did you mean 'check'?"),
         ("mine r --search exat", "--search 'exat'; did you mean 'exact'?"),
         ("mine r --search scann", "--search 'scann': choose from exact, ivf"),
-        # Not that --workdir is lacking.
-        ("pretrain --workdri w", "no option --workdri; did you mean '--workdir'?"),
+        # Not that --to is lacking.
+        ("pretrain --gin_file x", "no option --gin_file; did you mean '--gin-file'?"),
         ("encode r --layr=3", "no option --layr; did you mean '--layer'?"),
         ("pretrain --TRAIN_STEPS=5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
         ("pretrain --TRAIN_STEPS 5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
@@ -33,10 +33,26 @@ def test_what_was_meant_is_said(line, said, capsys):
     assert said in only
 
 
+def options(parser):
+    """All of the verbs below, as they are typed."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from options(below)
+        yield from action.option_strings
+
+
+def test_options_are_written_alike():
+    names = {*options(main.parser())}
+    assert len(names) > 100 and {"--to", "--gin-file"} <= names
+    assert not [name for name in names if "_" in name]
+    assert not names & {"--output", "--out", "--workdir", "--save"}
+
+
 def test_an_option_may_be_cut_short_and_a_value_look_like_one():
     args = main.parser().parse_args(["recipe", "xlm_tiny"])
     assert args.name == "recipe"
-    line = ["encode", "r", "--inp", "x", "--lang", "de", "--output", "y", "--prefix", "--a b"]
+    line = ["encode", "r", "--inp", "x", "--lang", "de", "--to", "y", "--prefix", "--a b"]
     args = main.parser().parse_args(line)
     assert (args.source, args.language, args.prefix) == ("x", "de", "--a b")
 
@@ -57,7 +73,6 @@ ODD = ("²", "1_000", "١٢", "nan", "inf", "1e999", "", " 1", "0x10", "−1")
         (types.above_zero, {"0.1": 0.1}, ("0", "-1", *ODD)),
         (types.share, {"0": 0.0, "1": 1.0}, ("1.1", "-0.1", *ODD)),
         (types.layer, {"0": 0, "all": "all"}, ("-1", *ODD)),
-        (types.steps, {"10,20": [10, 20]}, ("²", "1_0,20", "10;20", "")),
         (types.at_most, {"1.5,10": (1.5, 10)}, ("1.5", "inf,10", "1.5,1_0", "1.5,²")),
     ],
 )

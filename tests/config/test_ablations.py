@@ -72,7 +72,7 @@ def without_runs(words):
 
 def read(verb: str, words: list[str], folder: Path) -> recipes.Recipe:
     line = bakeoff.command(verb, words, folder, STEPS)
-    files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
+    files = [value for flag, value in pairwise(line) if flag == "--gin-file"]
     given = [word.removeprefix("--gin.") for word in line if word.startswith("--gin.")]
     return recipes.read_recipe(files, given)
 

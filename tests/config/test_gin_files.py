@@ -249,8 +249,7 @@ def test_text_of_parts_keeps_its_lines(here):
 @pytest.mark.parametrize("value", ["{", "[1,", "(1", "'''x"])
 def test_a_bracket_that_is_not_closed_is_said(value, here, capsys):
     assert (
-        main.main(["pretrain", "--gin_file", "xlm_tiny", "--workdir", "x", f"--gin.MONO={value}"])
-        == 2
+        main.main(["pretrain", "--gin-file", "xlm_tiny", "--to", "x", f"--gin.MONO={value}"]) == 2
     )
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: --gin.MONO: not gin syntax: a bracket or string is never closed")

@@ -665,7 +665,7 @@ def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
     for mix, words in config.mixes.items():
         words = [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
-        files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
+        files = [value for flag, value in pairwise(line) if flag == "--gin-file"]
         bound = recipes.read_recipe(
             files, [word.removeprefix("--gin.") for word in line if "--gin." in word]
         ).bound

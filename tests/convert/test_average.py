@@ -32,12 +32,12 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "options, steps",
-    [(("--last", "2"), (10, 30)), (("--steps", "30,2"), (2, 30)), (("--last", "3"), STEPS)],
+    [(("--last", "2"), (10, 30)), (("--steps", "30", "2"), (2, 30)), (("--last", "3"), STEPS)],
 )
 def test_the_mean(options, steps, run, tmp_path, capsys):
     folder, given = run
     output = tmp_path / "mean"
-    assert main.main(["average", str(folder), *options, "--output", str(output)]) == 0
+    assert main.main(["average", str(folder), *options, "--to", str(output)]) == 0
     assert (
         f"{output}: mean of {len(steps)} checkpoints: {folder}/checkpoints/"
         in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_runs_are_merged_by_ties(run, tmp_path):
         params = jax.tree.unflatten(jax.tree.structure(given[2]), values)
         written_run.write(tmp_path / str(number), MODEL, params)
     runs = [str(tmp_path / str(number)) for number in range(3)]
-    options = ["--method", "ties", "--base", f"{folder}@2", "--output", str(tmp_path / "merged")]
+    options = ["--method", "ties", "--base", f"{folder}@2", "--to", str(tmp_path / "merged")]
     assert main.main(["average", *runs, *options]) == 0
     wanted = jax.tree.map(jax.numpy.zeros_like, given[2])
     found, _ = load_params(tmp_path / "merged", wanted)
@@ -84,7 +84,7 @@ def test_runs_are_merged_by_ties(run, tmp_path):
             kept = [x for x in kept if x * sum(kept) > 0]
             expected = first[name][place] + (sum(kept) / len(kept) if kept else 0)
             np.testing.assert_allclose(leaf[place], expected, atol=2e-6)
-    other = ["average", runs[0], str(tmp_path / "other"), "--output", str(tmp_path / "no")]
+    other = ["average", runs[0], str(tmp_path / "other"), "--to", str(tmp_path / "no")]
     model = MODEL.replace(norm_order="pre")
     written_run.write(tmp_path / "other", model, jax.tree.map(np.zeros_like, given[2]))
     assert main.main(other) == 2
@@ -96,11 +96,11 @@ def test_runs_are_merged_by_ties(run, tmp_path):
         (("--last", "4"), "has the checkpoints 2, 10, 30; name some of them"),
         (("--last", "0"), "--last: '0' is not a whole number above 0"),
         ((), "name some of them"),
-        (("--steps", "2,5,30"), "--steps 2,5,30: "),
+        (("--steps", "2", "5", "30"), "--steps 2 5 30: "),
         (("--steps", "last"), "'last' is not a whole number"),
     ],
 )
 def test_refusals(options, message, run, tmp_path, capsys):
-    assert main.main(["average", str(run[0]), *options, "--output", str(tmp_path / "mean")]) == 2
+    assert main.main(["average", str(run[0]), *options, "--to", str(tmp_path / "mean")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line and not (tmp_path / "mean").exists()

@@ -192,7 +192,7 @@ def test_text_of_the_old_languages_keeps_pieces_out_that_it_would_use(corpus, tm
         return [of.pieces(of.encode(line)) for line in small_corpus.GERMAN]
 
     assert cut(Vocabulary.load(tmp_path / "free")) != cut(vocabulary)
-    old = ["--old_mono", f"{corpus}/mono/de"]
+    old = ["--old-mono", f"{corpus}/mono/de"]
     assert main.main(["vocab", "extend", run, "--to", str(tmp_path / "kept"), *mono, *old]) == 0
     assert cut(Vocabulary.load(tmp_path / "kept")) == cut(vocabulary)
 
@@ -317,7 +317,7 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
     line = ["vocab", "extend", str(tmp_path / "run"), "--to", str(tmp_path / "new")]
     line += ["--mono", f"{corpus}/new"]
     capsys.readouterr()
-    assert main.main([*line, "--pieces", "45", "--old_mono", f"{corpus}/heldout"]) == 0
+    assert main.main([*line, "--pieces", "45", "--old-mono", f"{corpus}/heldout"]) == 0
     told = capsys.readouterr().out
     assert "80 -> 125 pieces" in told and "80 rows copied" in told and "fresh optimizer" in told
     assert "languages: de en ka; ka new" in told
@@ -326,7 +326,7 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
     given = {"VOCABULARY": tmp_path / "new", "INIT_FROM": tmp_path / "new"}
     given |= {"MONO": f"{corpus}/mono {corpus}/new", "LANGUAGE_EMBEDDING": True}
     given |= {"WARMUP_STEPS": 0, "LEARNING_RATE": 0.01}
-    first = "--gin_file", "gin/runs/embeddings_first.gin", "--gin.EMBEDDINGS_ONLY=2"
+    first = "--gin-file", "gin/runs/embeddings_first.gin", "--gin.EMBEDDINGS_ONLY=2"
     run = tmp_path / "continued"
     assert small_corpus.pretrain(corpus, run, *first, **given) == 0
     new, rows, all_ = (

@@ -75,7 +75,7 @@ def test_the_archive_is_split_as_fairseqs_script_splits_it(tmp_path, capsys):
     folder, output = tmp_path / "de-en", tmp_path / "out"
     folder.mkdir()
     write_archive(folder)
-    assert main.main(["data", "iwslt14", str(folder), "--output", str(output)]) == 0
+    assert main.main(["data", "iwslt14", str(folder), "--to", str(output)]) == 0
     assert "out/train.de-en: 58 pairs" in capsys.readouterr().out
     for language in ("de", "en"):
         before = [" ".join(line.split()) for line in by_the_script(folder, language)]
@@ -94,7 +94,7 @@ def test_the_archive_is_split_as_fairseqs_script_splits_it(tmp_path, capsys):
     assert [re.match(r"\S+", line)[0] for line in test][-1] == "TED.tst2012"
 
     done = tmp_path / "done"
-    command = ["data", "iwslt14", str(folder), "--output", str(done)]
+    command = ["data", "iwslt14", str(folder), "--to", str(done)]
     assert main.main([*command, "--moses", "tokenise", "lowercase"]) == 0
     assert lines_of(done, "test", "en")[0] == "ted.dev2010 1 en : it &apos;s it ."
     assert len(lines_of(done, "train", "en")) == 58
@@ -104,5 +104,5 @@ def test_sides_of_other_lengths_are_refused(tmp_path, capsys):
     write_archive(tmp_path)
     with (tmp_path / "train.tags.de-en.en").open("a") as file:
         file.write("one more\n")
-    assert main.main(["data", "iwslt14", str(tmp_path), "--output", str(tmp_path / "o")]) == 2
+    assert main.main(["data", "iwslt14", str(tmp_path), "--to", str(tmp_path / "o")]) == 2
     assert "train.tags.de-en: 63 and 64 lines" in capsys.readouterr().err

@@ -109,7 +109,7 @@ def test_the_verb_prints_scores_and_signatures_and_writes_json(tmp_path, capsys)
         write_predictions(xnli, tmp_path / "labels", language, labels)
         write_predictions(xnli, tmp_path / "made", language, ["neutral", "entailment"])
     folders = ["--predictions", f"{tmp_path}/made", "--gold", f"{tmp_path}/labels"]
-    line = ["score", "--suite", "xtreme", *folders, "--output", f"{tmp_path}/out/scores.json"]
+    line = ["score", "--suite", "xtreme", *folders, "--to", f"{tmp_path}/out/scores.json"]
     assert main.main(line) == 2
     assert "missing file: " in capsys.readouterr().err and not (tmp_path / "out").exists()
     assert main.main([*line, "--allow-missing"]) == 0
@@ -171,7 +171,7 @@ def test_a_whole_submission_of_xglue(tmp_path, capsys):
         "B-PER\n\nO\n"
     )  # the second tag of the first sentence is left out
     line = ["score", "--suite", "xglue", "--predictions", f"{made}", "--gold", f"{gold}"]
-    assert main.main([*line, "--output", f"{tmp_path}/scores.json"]) == 0
+    assert main.main([*line, "--to", f"{tmp_path}/scores.json"]) == 0
     told = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     scores = {name.removeprefix("xglue/"): task["score"] for name, task in told["tasks"].items()}
     expected = {

@@ -57,10 +57,10 @@ def test_a_t5_task_of_pairs_becomes_a_model_that_transformers_opens(tmp_path, mo
     given = {**small_corpus.SMALL, **small_corpus.SHORT, "VOCABULARY": f"{tmp_path}/vocab"}
     given |= {"TASKS": "users_tasks", "TLM_MIXTURE": "users.en_de", "LANGUAGES": "de en"}
     given |= {"VOCABULARY_SIZE": None, "MONO": None, "ALPHA": None}
-    files = ["--gin_file", "gin/recipes/xlm_text.gin", "--gin_file", "gin/objectives/tlm.gin"]
+    files = ["--gin-file", "gin/recipes/xlm_text.gin", "--gin-file", "gin/objectives/tlm.gin"]
     settings = [f"--gin.{name}={value}" for name, value in given.items()]
     run = tmp_path / "run"
-    assert main.main(["pretrain", *files, *settings, "--workdir", str(run)]) == 0
+    assert main.main(["pretrain", *files, *settings, "--to", str(run)]) == 0
     assert main.main(["export", str(run), "--to", str(tmp_path / "exported")]) == 0
     model = transformers.AutoModel.from_pretrained(tmp_path / "exported").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")

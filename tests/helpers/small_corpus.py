@@ -43,7 +43,7 @@ def build(root: Path) -> None:
         for split in ("train", "dev", "test"):
             write(root / "nli" / f"{split}-{code}.tsv", rows)
     files = ["--mono", f"{root}/mono", "--parallel", f"{root}/pairs/*"]
-    assert main.main(["vocab", *files, "--size", "80", "--output", str(root / "vocab")]) == 0
+    assert main.main(["vocab", *files, "--size", "80", "--to", str(root / "vocab")]) == 0
 
 
 def options(corpus: Path, **overrides) -> dict:
@@ -55,9 +55,9 @@ def options(corpus: Path, **overrides) -> dict:
 
 def arguments(verb: str, recipe: str, bindings: dict, *rest: str) -> list[str]:
     given = [f"--gin.{name}={value}" for name, value in bindings.items()]
-    return [verb, "--gin_file", f"gin/recipes/{recipe}.gin", *given, *rest]
+    return [verb, "--gin-file", f"gin/recipes/{recipe}.gin", *given, *rest]
 
 
 def pretrain(corpus: Path, workdir: Path, *rest: str, recipe: str = "xlm_text", **overrides) -> int:
     bindings = options(corpus, **overrides)
-    return main.main(arguments("pretrain", recipe, bindings, "--workdir", str(workdir), *rest))
+    return main.main(arguments("pretrain", recipe, bindings, "--to", str(workdir), *rest))

@@ -25,7 +25,7 @@ def random_run(root, files, languages=LANGUAGES, **changes):
     first state."""
     paths = [files / "told" / "mono" / f"{code}.txt" for code in languages]
     text = [f"{path.stem}={path}" for path in paths if path.exists()]
-    made = ["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]
+    made = ["vocab", "--mono", *text, "--size", "300", "--to", str(root / "run")]
     assert main.main(made) == 0
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
     sizes = {"layers": 1, "dim": 16, "heads": 2, "ffn": 32, "max_positions": 64}

@@ -219,7 +219,7 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
         "--steps",
         "4",
     ]
-    argv += ["--output", str(output)]
+    argv += ["--to", str(output)]
     reached = Shutdown.reached
 
     def terminated(self, step):

@@ -34,9 +34,9 @@ def test_an_output_is_no_input(tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        "encode {r} --language de --input {f}.npy --output {f}",
-        "align {r} --stem {f} --languages de en --output {f}.de",
-        "words {r} --dictionary de-en={f}.en --output {f}.en",
+        "encode {r} --language de --input {f}.npy --to {f}",
+        "align {r} --stem {f} --languages de en --to {f}.de",
+        "words {r} --dictionary de-en={f}.en --to {f}.en",
     ],
 )
 def test_no_verb_writes_over_what_it_reads(words, tmp_path, capsys):

@@ -274,7 +274,7 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
         tiny_run.run(tmp_path / "file" / "run")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 100_000))
     with pytest.raises(
-        UserError, match=r"workdir .* has 0.1 MB free, .*; make room or choose another --workdir"
+        UserError, match=r"workdir .* has 0.1 MB free, .*; make room or choose another --to"
     ):
         tiny_run.run(tmp_path / "full")
 
@@ -283,7 +283,7 @@ def test_a_second_run_in_a_workdir_is_refused_and_changes_nothing(tmp_path):
     with alone_in(tmp_path):
         (tmp_path / "metrics.jsonl").write_text('{"step": 9}\n')
         before = sorted(path.name for path in tmp_path.iterdir())
-        with pytest.raises(UserError, match=f"is in use: process {os.getpid()} on .*--workdir"):
+        with pytest.raises(UserError, match=f"is in use: process {os.getpid()} on .*--to"):
             tiny_run.run(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 9}\n'

@@ -177,7 +177,7 @@ def test_processes_of_different_runs_are_refused(bindings, options, says, corpor
     def command(**overrides):
         given = small_corpus.options(corpora / "own", **overrides)
         words = small_corpus.arguments("pretrain", "xlm_text", given | {"MESH_DATA": 8})
-        workdir = ["--workdir", str(tmp_path / "run")]
+        workdir = ["--to", str(tmp_path / "run")]
         return {"args": [sys.executable, "-m", "xlingjax", *words, *workdir]}
 
     cache = str(tmp_path / "cache")

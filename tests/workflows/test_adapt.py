@@ -187,7 +187,7 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
             f"was begun with --gold None, now {place}; give the old",
         ),
         (
-            [*given, "--gin_file", str(tmp_path / "more.gin")],
+            [*given, "--gin-file", str(tmp_path / "more.gin")],
             "was begun with MASK_RATE 0.15, now 0.2; give the old",
         ),
         (
@@ -198,7 +198,7 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
         assert adapt(place, *more) == 2
         assert message in (said := capsys.readouterr().err) and said.count("\n") == 1
     (tmp_path / "rate.gin").write_text("MASK_RATE = 0.15\n")
-    assert adapt(place, *given, "--gin_file", str(tmp_path / "more.gin")) == 0  # nothing is another
+    assert adapt(place, *given, "--gin-file", str(tmp_path / "more.gin")) == 0  # nothing is another
 
 
 @pytest.mark.long
@@ -223,7 +223,7 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 
     from xlingjax.inference.run import open_run
 
-    arguments = ["--gin_file", str(adapted / "recipe.gin"), "--workdir", str(tmp_path / "again")]
+    arguments = ["--gin-file", str(adapted / "recipe.gin"), "--to", str(tmp_path / "again")]
     assert main(["pretrain", *arguments, "--gin.train.evaluators=[]"]) == 0
     jax.tree.map(
         np.testing.assert_array_equal,
@@ -235,11 +235,11 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--objectives", "mlm,tlx"], "--objectives tlx: there are btmlm, camlm"),
-        (["--objectives", "mlm,mlm"], "name at least one, and each once"),
+        (["--objectives", "mlm", "tlx"], "--objectives tlx: there are btmlm, camlm"),
+        (["--objectives", "mlm", "mlm"], "name at least one, and each once"),
         (["--objectives", "clm"], "--objectives clm: clm is not for an encoder to go on with"),
         (["--objectives", "unicoder", "--parallel", "x"], "unicoder: cl_mlm is not for an encoder"),
-        (["--objectives", "mlm,mlm_tlm"], "and each once: mlm, mlm, tlm"),
+        (["--objectives", "mlm", "mlm_tlm"], "and each once: mlm, mlm, tlm"),
         (["--hours", "1"], "give --hours or --steps"),
         (["--parallel", "my pairs/*"], "my pairs/*': a recipe separates patterns by spaces"),
         (["--gin.BATCH=8"], "--gin.BATCH: give --batch instead"),

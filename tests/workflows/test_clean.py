@@ -188,7 +188,7 @@ def test_a_killed_cleaning_goes_on(tmp_path, processes):
         ]
         write(tmp_path / f"mono/de/{number:02d}.txt", "\n".join(lines))
     command = [sys.executable, "-m", "xlingjax", "data", "clean", "--processes", str(processes)]
-    command += ["--mono", str(tmp_path / "mono"), "--near", "none", "--output"]
+    command += ["--mono", str(tmp_path / "mono"), "--near", "none", "--to"]
     killed = tmp_path / "killed"
     process = subprocess.Popen(
         [*command, str(killed)], stdout=subprocess.DEVNULL, start_new_session=True
@@ -246,7 +246,7 @@ def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, pr
     path.write_bytes(b"nothing")
     text = write(tmp_path / "a/de.txt", "Die Katze.\n")
     words = ["data", "clean", "--wikipedia", str(path), "--mono", str(text)]
-    words += ["--output", str(tmp_path / "out"), "--processes", processes]
+    words += ["--to", str(tmp_path / "out"), "--processes", processes]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {path}: its first bytes are no compressed")
@@ -271,7 +271,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, words, message):
     write(tmp_path / "de.txt", "Die Katze.\n")
     write(tmp_path / "de-de.tsv", "Die Katze.\tDer Kater.\n")
     words = [word.replace("TEXT", "de.txt") for word in words]
-    assert main(["data", "clean", "--output", "out", *words]) == 2
+    assert main(["data", "clean", "--to", "out", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert not (tmp_path / "out").exists()

@@ -64,7 +64,7 @@ def folder(tmp_path_factory):
 def words(folder, output, *more):
     files = [str(folder / "text.de"), str(folder / "text.en")]
     of_both = ["mine", str(folder / "run"), "--languages", "de", "en", "--files", *files]
-    return [*of_both, "--output", str(output), *more]
+    return [*of_both, "--to", str(output), *more]
 
 
 @pytest.mark.long

@@ -68,13 +68,13 @@ def test_an_output_is_asked_for_before_the_work(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "words",
     [
-        ["encode", "no-run", "--input", "x", "--language", "de", "--output", "v.npy"],
-        ["align", "no-run", "--stem", "x", "--languages", "de", "en", "--output", "d"],
-        ["mine", "no-run", "--languages", "de", "en", "--files", "x", "x", "--output", "m"],
-        ["words", "no-run", "--dictionary", "de-en=x", "--output", "d"],
-        ["score", "--metric", "chrf", "--language", "de", "--output", "d"]
+        ["encode", "no-run", "--input", "x", "--language", "de", "--to", "v.npy"],
+        ["align", "no-run", "--stem", "x", "--languages", "de", "en", "--to", "d"],
+        ["mine", "no-run", "--languages", "de", "en", "--files", "x", "x", "--to", "m"],
+        ["words", "no-run", "--dictionary", "de-en=x", "--to", "d"],
+        ["score", "--metric", "chrf", "--language", "de", "--to", "d"]
         + ["--predictions", "x", "--gold", "x"],
-        ["translate", "no-run", "--to", "de", "--input", "x", "--output", "d"],
+        ["translate", "no-run", "--target", "de", "--input", "x", "--to", "d"],
     ],
 )
 def test_a_folder_in_the_way_is_told_first(tmp_path, monkeypatch, capsys, words):
@@ -182,14 +182,14 @@ def test_records_are_no_lines(tmp_path, capsys, name, content):
     text.write_text("ja\n")
     with pytest.raises(UserError, match=message):
         refuse_no_lines(path)
-    to = ["--output", str(tmp_path / "out")]
+    to = ["--to", str(tmp_path / "out")]
     run = str(tmp_path / "none")
     # The run is not there, and it is not asked for.
     for words in (
         ["encode", run, "--language", "de", "--input", str(path), *to],
         ["mine", run, "--languages", "de", "en", "--files", str(text), str(path), *to],
-        ["translate", run, "--to", "en", "--input", str(path), *to],
-        ["generate", run, "--to", "en", "--input", str(text), "--references", str(path)],
+        ["translate", run, "--target", "en", "--input", str(path), *to],
+        ["generate", run, "--target", "en", "--input", str(text), "--references", str(path)],
         ["score", "--metric", "chrf", "--language", "de", "--predictions", str(text)]
         + ["--gold", str(path)],
     ):
@@ -216,7 +216,7 @@ def test_lines_of_any_other_name_are_read(tmp_path):
 
 def test_a_folder_in_place_of_a_text(tmp_path, capsys):
     folder = str(tmp_path)
-    words = ["encode", "none", "--language", "de", "--input", folder, "--output", f"{folder}/v"]
+    words = ["encode", "none", "--language", "de", "--input", folder, "--to", f"{folder}/v"]
     assert main.main(words) == 2
     assert f"cannot read {folder}: Is a directory" in capsys.readouterr().err
 
@@ -293,13 +293,13 @@ def test_a_prefix_leaves_room_for_the_sentence(tmp_path, toy_run):
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["encode", "r", "--input", "x", "--language", "de"], "--output"),
-        (["align", "r", "--stem", "x", "--languages", "de", "en"], "--output"),
-        (["mine", "r", "--languages", "de", "en", "--files", "x", "x"], "--output"),
-        (["translate", "r", "--to", "de", "--input", "x"], "--output"),
+        (["encode", "r", "--input", "x", "--language", "de"], "--to"),
+        (["align", "r", "--stem", "x", "--languages", "de", "en"], "--to"),
+        (["mine", "r", "--languages", "de", "en", "--files", "x", "x"], "--to"),
+        (["translate", "r", "--target", "de", "--input", "x"], "--to"),
         (["evaluate", "r", "--suite", "xtreme", "--data", "x"], "--to"),
         (["export", "r"], "--to"),
-        (["vocab", "--mono", "x"], "--output"),
+        (["vocab", "--mono", "x"], "--to"),
         (["vocab", "trim", "r"], "--to"),
     ],
 )
@@ -312,7 +312,7 @@ def test_an_empty_output_is_refused(capsys, words, option):
 def test_vectors_have_a_file_of_their_own(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for output, message in (
-        ("/dev/null", "--output /dev/null is no ordinary file"),
+        ("/dev/null", "--to /dev/null is no ordinary file"),
         (str(tmp_path / "pipe"), "pipe is no ordinary file"),
     ):
         with pytest.raises(UserError, match=message):

@@ -203,7 +203,7 @@ def test_what_is_not_given_is_left_out_and_not_trained():
     table = Table(rows, encoders, given={"NONE": None, "TEXT": "a b"})
     assert table.left_out() == {"mt": "NONE is not set"}
     (job,) = table.jobs("data", "out")
-    words = "pretrain --workdir out/rows/other/run --gin_file recipes/xlm_clm.gin"
+    words = "pretrain --to out/rows/other/run --gin-file recipes/xlm_clm.gin"
     assert job.line[3:] == [*words.split(), "--gin.MONO=a b"]
     with pytest.raises(UserError, match="no row can be run: NONE is not set"):
         Table({"mt": rows["mt"]}, encoders, given={"NONE": None})
@@ -258,7 +258,7 @@ def test_a_row_becomes_a_sweep():
     line = Table(rows, {"My encoder": "runs/x"}, seeds=3).command(*cell)
     words = "finetune runs/x --task xnli/xnli --data data --to out/my_encoder/row_1_x"
     words += " --strategy pivot --seeds 3 --languages de fr --grid BATCH=16,32 EPOCHS=3"
-    own = ["--gin_file", "finetuning/veco.gin", "--gin.LENGTH=64"]
+    own = ["--gin-file", "finetuning/veco.gin", "--gin.LENGTH=64"]
     assert line == [sys.executable, "-m", "xlingjax", *words.split(), *own]
     chosen = Table(rows, {"My encoder": "runs/x"}, select="mean").command(*cell)
     assert chosen[-4:] == ["--gin.SELECT='mean'", *own]

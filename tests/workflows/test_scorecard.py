@@ -358,7 +358,7 @@ def test_folders_share_a_card_and_not_their_seeds(tmp_path, capsys):
         write(tmp_path / name / "xnli", [everywhere("xtreme/xnli", value, sha=f"w{name}")])
         write(tmp_path / name / "pawsx", [everywhere("xtreme/pawsx", value + 10, sha=f"w{name}")])
     folders = [str(tmp_path / name / task) for name in ("a", "b") for task in ("xnli", "pawsx")]
-    assert main.main(["report", *folders, "--output", str(tmp_path / "all")]) == 0
+    assert main.main(["report", *folders, "--to", str(tmp_path / "all")]) == 0
     assert "| transfer (a/xnli) | 50.0 |" in plain(capsys.readouterr().out)
     found = json.loads((tmp_path / "all/card.json").read_text())
     assert [len(table["rows"]) for table in found["tables"]] == [2, 2] and found[
@@ -391,9 +391,9 @@ def test_the_card_of_a_folder_is_written_again(tmp_path, capsys):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["a", "b"], "say where it goes by --output DIR"),
+        (["a", "b"], "say where it goes by --to DIR"),
         (["a", "--compare", "b"], ": a score card reads only folders of cells"),
-        (["a", "none", "--output", "o"], "none has no cells to share a score card"),
+        (["a", "none", "--to", "o"], "none has no cells to share a score card"),
     ],
 )
 def test_what_report_cannot_mean_is_refused(words, message, tmp_path, monkeypatch, capsys):

@@ -151,11 +151,11 @@ def test_a_smoked_table_is_the_same_jobs_of_a_few_steps(start, files, tmp_path):
         "more": own | {"from": "own"},
         "base": own | {"from": "given"},
     }
-    command = f"translate {start} --to en --input {tmp_path}/de.txt --output {{folder}}/en.txt"
+    command = f"translate {start} --target en --input {tmp_path}/de.txt --to {{folder}}/en.txt"
     rows = {
         "xnli": XNLI | {"grid": {"BATCH": "8,12", "EPOCHS": "2,1"}, "encoders": "more base"},
         "mt": {
-            "then": {"average": "average {run} --last 10 --output {folder}/a", "de": command},
+            "then": {"average": "average {run} --last 10 --to {folder}/a", "de": command},
             "encoders": "own",
         },
     }

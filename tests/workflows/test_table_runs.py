@@ -42,7 +42,7 @@ ROWS = {
                      "LANGUAGE_TOKENS=True", "EVAL_EVERY=2", "KEEP_BEST=1", "BEST_MODE=max",
                      "BEST_METRIC=generation_dev/bleu_mean"],
         "then": {
-            "average": "average {run} --last 2 --output {folder}/averaged",
+            "average": "average {run} --last 2 --to {folder}/averaged",
             "test": TRANSLATE,
         },
     },
@@ -55,8 +55,8 @@ ROWS = {
 """
 
 TRANSLATE = (
-    '"translate {folder}/averaged --from de --to en --beams 1 --input {data}/de.txt'
-    ' --references {data}/en.txt --output {folder}/en.txt"'
+    '"translate {folder}/averaged --source de --target en --beams 1 --input {data}/de.txt'
+    ' --references {data}/en.txt --to {folder}/en.txt"'
 )
 
 
@@ -89,7 +89,7 @@ def root(tmp_path_factory, files):
 
 
 def table(root, output, *more):
-    line = ["table", "--gin_file", str(root / "table.gin"), "--data", str(root / "data")]
+    line = ["table", "--gin-file", str(root / "table.gin"), "--data", str(root / "data")]
     line += ["--to", str(output), "--platform", "cpu", f"--gin.TEXT={root}/mono"]
     line += [f"--gin.PAIRS={root}/pairs/*", f"--gin.VOCABULARY={root}/vocab", *more]
     return main.main(line)

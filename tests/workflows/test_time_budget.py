@@ -79,7 +79,7 @@ def test_a_run_lasts_as_long_as_it_may(tmp_path, capsys):
         "LANGUAGES": "de en",
     }
     run = tmp_path / "run"
-    words = ["pretrain", "--gin_file", "gin/recipes/xlm_tiny.gin", "--workdir", str(run)]
+    words = ["pretrain", "--gin-file", "gin/recipes/xlm_tiny.gin", "--to", str(run)]
     words += [f"--gin.{name}={value}" for name, value in settings.items()]
     assert main.main([*words, "--hours", "0.012"]) == 0
     assert not (run / "trial").exists()

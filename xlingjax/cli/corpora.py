@@ -28,7 +28,7 @@ def vocab(args: Namespace) -> int:
 
     # The verbs behind `vocab` have --to, so argparse cannot require it.
     if not args.output:
-        raise UserError("vocab: --output is needed (see xlingjax vocab --help)")
+        raise UserError("vocab: --to is needed (see xlingjax vocab --help)")
     names = (
         *("mono", "parallel", "size", "alpha", "sentences", "character_coverage"),
         *("model_type", "byte_fallback", "normalization", "sentinels", "seed"),
@@ -58,12 +58,12 @@ def _sample(alpha: str) -> list[Option]:
     return [
         option("--alpha", alpha, not_negative, default=0.5),
         option("--sentences", "size of the sample (default %(default)s)", positive, default=10**6),
-        option("--character_coverage", covered, coverage, default=0.9995),
+        option("--character-coverage", covered, coverage, default=0.9995),
     ]
 
 
 _RULES = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
-_TO = option("--to", "a new workdir, for INIT_FROM", place, "DIR", dest="output", required=True)
+_TO = option("--to", "a new workdir, for INIT_FROM", place, "DIR", required=True)
 _ROWS = (
     option(
         "--initialise",
@@ -83,7 +83,7 @@ EXTEND = Verb(
         *TEXT,
         option("--pieces", "how many", positive, "N", required=True),
         option(
-            "--old_mono",
+            "--old-mono",
             "text of the old languages: nothing is added that would change how it is cut",
             nargs="+",
             default=[],
@@ -101,10 +101,10 @@ TRIM = Verb(
         RUN,
         _TO,
         *TEXT,
-        option("--keep_min_count", "that keep a piece (1)", positive, "N", dest="min_count"),
+        option("--keep-min-count", "that keep a piece (1)", positive, "N", dest="min_count"),
         option("--size", "rows at most; the most frequent pieces stay", positive, "N"),
         option(
-            "--drop_characters",
+            "--drop-characters",
             "single characters too (default: they stay)",
             action="store_false",
             dest="characters",
@@ -129,11 +129,11 @@ VOCAB = Verb(
     vocab,
     [
         *TEXT,
-        option("--output", "folder for vocab.model and vocab.json", place, "DIR"),
+        option("--to", "folder for vocab.model and vocab.json", place, "DIR"),
         option("--size", "pieces at most (%(default)s)", vocabulary_size, default=32000),
         *_sample("languages are sampled by share ** alpha (default %(default)s)"),
-        option("--model_type", default="unigram", choices=("unigram", "bpe")),
-        option("--byte_fallback", "unknown characters become bytes, not <unk>", bool),
+        option("--model-type", default="unigram", choices=("unigram", "bpe")),
+        option("--byte-fallback", "unknown characters become bytes, not <unk>", bool),
         option("--normalization", "nmt_nfkc_cf folds case", default="nmt_nfkc", choices=_RULES),
         option("--sentinels", "for span corruption (T5 has 100)", count, "N", default=0),
         option("--seed", type=seed, default=0),
@@ -248,7 +248,7 @@ CLEAN = Verb(
             default=[],
             metavar="GLOB",
         ),
-        option("--output", "gets mono/, parallel/, report.json", place, "FOLDER", required=True),
+        option("--to", "gets mono/, parallel/, report.json", place, "FOLDER", required=True),
         option("--processes", "of this machine (default %(default)s)", positive, "N", default=1),
         _switch("characters", True, "NFC, without control characters"),
         _switch("punctuation", False, "Moses' normalisation of punctuation, as in XLM's text"),
@@ -256,7 +256,7 @@ CLEAN = Verb(
         option("--length", "characters of a line (1,5000)", limits, "MIN,MAX", default=(1, 5000)),
         option("--tokens", "words of a line (1,250)", limits, "MIN,MAX", default=(1, 250)),
         option(
-            "--script_share",
+            "--script-share",
             "of the letters in the script of the language, at least (default %(default)s)",
             share,
             "SHARE",
@@ -275,7 +275,7 @@ CLEAN = Verb(
             "leave out other languages: a file of fastText, or lid.176.ftz of the extra clean",
             metavar="MODEL",
         ),
-        option("--identify_threshold", "at least (default %(default)s)", share, "P", default=0.5),
+        option("--identify-threshold", "at least (default %(default)s)", share, "P", default=0.5),
         _switch("exact", True, "leave out repetitions"),
         option(
             "--near",
@@ -300,7 +300,7 @@ IWSLT14 = Verb(
     iwslt14,
     [
         option("folder", "de-en, of the archive de-en.tgz", metavar="FOLDER"),
-        option("--output", "gets train.de-en.de, ...", place, "FOLDER", required=True),
+        option("--to", "gets train.de-en.de, ...", place, "FOLDER", required=True),
         option(
             "--moses",
             "done to every line; fairseq's files: tokenise lowercase (default: the text as it is)",
@@ -350,10 +350,9 @@ def cache(args: Namespace) -> int:
 def demo(args: Namespace) -> int:
     from xlingjax.demo import LANGUAGES, write
 
-    languages = [code for code in args.languages.split(",") if code]
     require_folder(args.folder, "DIR")
     with alone_at(args.folder, "choose another folder"):
-        written = write(args.folder, languages or LANGUAGES, dict(args.size))
+        written = write(args.folder, args.languages or LANGUAGES, dict(args.size))
     languages = ", ".join(written["languages"])
     print(f"demo in {args.folder}: {languages}; {len(written['files'])} files")
     return 0
@@ -383,7 +382,7 @@ DEMO = Verb(
     demo,
     [
         option("folder", metavar="DIR"),
-        option("--languages", "codes separated by commas (default: all)", default=""),
+        option("--languages", "default: all", nargs="+", metavar="CODE"),
         option(
             "--size",
             "at most so many rows of a file, like mono=2000 pairs=1000 nli_train=300",

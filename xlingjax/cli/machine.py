@@ -13,7 +13,7 @@ MACHINE = (
     option("--devices", "make the CPU look like N devices", positive, "N"),
 )
 RECIPE = (
-    option("--gin_file", "a recipe; may repeat", action="append", default=[], metavar="FILE"),
+    option("--gin-file", "a recipe; may repeat", action="append", default=[], metavar="FILE"),
     option("--trust", "the config.gin of a run may import modules, which may do anything", bool),
     *MACHINE,
 )
@@ -21,8 +21,8 @@ PROCESSES = (
     option(
         "--coordinator", "process 0 (SLURM, TPU pods need none)", metavar="HOST:PORT", default=""
     ),
-    option("--num_processes", "of all hosts together", count, "N", default=0),
-    option("--process_id", "of this one, from 0", count, "I", default=-1),
+    option("--num-processes", "of all hosts together", count, "N", default=0),
+    option("--process-id", "of this one, from 0", count, "I", default=-1),
 )
 
 

@@ -105,6 +105,7 @@ EVALUATE = Verb(
             option(
                 "--prefix", "of them, before a sentence (default: the run's own)", metavar="TEXT"
             ),
+            tasks.SCORES,
             *tasks.SWEEP,
         ),
     ],
@@ -206,7 +207,7 @@ SCORE = Verb(
         ),
         option("--split", "of the gold (%(default)s)", default="test", choices=("dev", "test")),
         option("--allow-missing", "score what is there, and say what is not", bool),
-        option("--output", "also write everything here, as JSON", metavar="FILE"),
+        option("--to", "also write everything here, as JSON", metavar="FILE"),
     ],
 )
 
@@ -224,7 +225,7 @@ def report(args: Namespace) -> int:
                 "--compare, --finetuned: a score card reads only folders of cells; leave them out"
             )
         if others and not args.output:
-            raise UserError("report: folders share a score card; say where it goes by --output DIR")
+            raise UserError("report: folders share a score card; say where it goes by --to DIR")
         lacking = [folder for folder in others if not (Path(folder) / "cells").is_dir()]
         if lacking:
             raise UserError(f"report: {lacking[0]} has no cells to share a score card")
@@ -274,6 +275,6 @@ REPORT = Verb(
             metavar="[NAME=]RUN",
         ),
         option("--finetuned", "fine-tuned from it", action="append", default=[], metavar="RUN"),
-        option("--output", "folder for the files (default: RUN)", metavar="DIR", default=""),
+        option("--to", "folder for the files (default: RUN)", metavar="DIR", default=""),
     ],
 )

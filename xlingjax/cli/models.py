@@ -7,13 +7,13 @@ from xlingjax.cli.machine import MACHINE, machine_of
 from xlingjax.cli.types import (
     POOLINGS,
     at_most,
+    count,
     not_negative,
     number,
     place,
     positive,
     seed,
     share,
-    steps,
     whole,
 )
 from xlingjax.cli.verb import (
@@ -31,7 +31,7 @@ from xlingjax.cli.verb import (
 from xlingjax.errors import UserError
 from xlingjax.runtime.lock import alone_at
 
-_NEW = option("--output", "a new workdir, for INIT_FROM", place, "DIR", required=True)
+_NEW = option("--to", "a new workdir, for INIT_FROM", place, "DIR", required=True)
 _LAYER = option("--layer", f"0: the embeddings (default: {LAYER})", whole, "N")
 _POOLING = option("--pooling", "default: the run's own, else mean", choices=POOLINGS)
 _PREFIX = option("--prefix", PREFIX, metavar="TEXT")
@@ -70,7 +70,7 @@ IMPORT = Verb(
             lambda text: text.removeprefix(FOREIGN),
             "MODEL",
         ),
-        option("--to", "a new workdir, for INIT_FROM", place, "DIR", dest="output", required=True),
+        option("--to", "a new workdir, for INIT_FROM", place, "DIR", required=True),
         UNVERIFIED,
         option(
             "--pooling",
@@ -89,7 +89,7 @@ EXPORT = Verb(
     export,
     [
         option("run", "a run; RUN@STEP, RUN@METRIC", metavar="RUN"),
-        option("--to", "a new folder", place, "DIR", dest="output", required=True),
+        option("--to", "a new folder", place, "DIR", required=True),
         option("--head", "which, of a run with heads of several tasks", metavar="TASK", default=""),
         *CARD,
         UNVERIFIED,
@@ -102,7 +102,7 @@ AVERAGE = Verb(
     [
         option("runs", "workdir of a run; or several RUN, RUN@STEP", metavar="RUN", nargs="+"),
         option("--last", "of its newest N checkpoints (see KEEP_CHECKPOINTS)", positive, "N"),
-        option("--steps", "of the checkpoints of these steps", steps, "A,B,C"),
+        option("--steps", "of the checkpoints of these steps", count, "N", nargs="+"),
         option(
             "--method", "mean; ties: of the largest changes since --base", choices=("mean", "ties")
         ),
@@ -129,7 +129,7 @@ ENCODE = Verb(
     "workflows.files.encode:encode",
     [
         RUN,
-        option("--output", ".npy is added where it is missing", place, "PATH", required=True),
+        option("--to", ".npy is added where it is missing", place, "PATH", required=True),
         _LAYER,
         option("--input", "one sentence per line", metavar="FILE", dest="source", required=True),
         option("--language", metavar="CODE", required=True),
@@ -144,7 +144,7 @@ ALIGN = Verb(
     "workflows.files.encode:align",
     [
         RUN,
-        option("--output", "the links", place, "PATH", required=True),
+        option("--to", "the links", place, "PATH", required=True),
         option("--layer", "0: the embeddings (default: two thirds of the way up)", whole, "N"),
         option("--languages", nargs=2, metavar=("SRC", "TGT"), required=True),
         option("--stem", "files STEM.SRC and STEM.TGT, in words", metavar="STEM", required=True),
@@ -180,7 +180,7 @@ WORDS = Verb(
             default="single",
             choices=("single", "mean"),
         ),
-        option("--output", "write the figures as JSON too", metavar="FILE"),
+        option("--to", "write the figures as JSON too", metavar="FILE"),
     ],
 )
 
@@ -232,9 +232,7 @@ MINE = Verb(
     mine,
     [
         RUN._replace(settings=RUN.settings | {"nargs": "?"}),
-        option(
-            "--output", "PATH.SRC-TGT.tsv; with --negatives a folder", place, "PATH", required=True
-        ),
+        option("--to", "PATH.SRC-TGT.tsv; with --negatives a folder", place, "PATH", required=True),
         option("--languages", nargs=2, metavar=("SRC", "TGT")),
         option("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE")),
         _LAYER,
@@ -247,7 +245,7 @@ MINE = Verb(
         option("--parallel", "with --negatives: the pairs", nargs="+", metavar="GLOB"),
         option("--vocabulary", "with --negatives", metavar="PATH"),
         option("--steps", "with --negatives: of the light model (default 2000)", positive),
-        option("--random_share", "with --negatives: share left to chance (default 0.1)", share),
+        option("--random-share", "with --negatives: share left to chance (default 0.1)", share),
         option("--seed", "of --negatives, and of the lists of ivf (default 0)", seed),
         option(
             "--search",
@@ -276,13 +274,13 @@ def translate(args: Namespace) -> int:
     # `translate` has no --language.
     language = getattr(args, "language", None)
     source = args.source or language
-    target = args.to or language
+    target = args.target or language
     if target is None:
-        raise UserError("generate: which language? Give --language, or --to and --from")
+        raise UserError("generate: which language? Give --language, or --source and --target")
     if args.name == "translate" and source == target:
         raise UserError(
-            f"--from {source} --to {target}: name two languages; within one, `xlingjax generate`"
-            " writes"
+            f"--source {source} --target {target}: name two languages; within one,"
+            " `xlingjax generate` writes"
         )
     if args.score:
         require_unread(args, _OF_SEARCH, "--score searches for nothing")
@@ -319,20 +317,20 @@ def translate(args: Namespace) -> int:
 _DECODER = option("run", "workdir of a run with a decoder", metavar="RUN")
 # No defaults where what is given and not read is refused.
 _WRITING = (
-    option("--from", "of the input (default: a run of two's other)", metavar="CODE", dest="source"),
+    option("--source", "language of the input (default: a run of two's other)", metavar="CODE"),
     option("--input", "a line per text, also compressed (default: a pipe)", metavar="FILE"),
-    option("--output", "first FILE.partial, which goes on if interrupted (a pipe)", place, "FILE"),
+    option("--to", "first FILE.partial, which goes on if interrupted (a pipe)", place, "FILE"),
     option("--beams", "1: greedy (default 5; 1 with --temperature)", positive, "N"),
-    option("--length_penalty", "score: log-probability / tokens ** P (1.0)", number, "P"),
-    option("--no_repeat_ngram", "no N tokens in a row twice", positive, "N"),
-    option("--min_length", "tokens, the end among them", positive, "N"),
-    option("--max_length", "at most A * source tokens + B tokens (default 1.5,10)", at_most, "A,B"),
-    option("--n_best", "N lines for each: number ||| text ||| score", positive, "N"),
+    option("--length-penalty", "score: log-probability / tokens ** P (1.0)", number, "P"),
+    option("--no-repeat-ngram", "no N tokens in a row twice", positive, "N"),
+    option("--min-length", "tokens, the end among them", positive, "N"),
+    option("--max-length", "at most A * source tokens + B tokens (default 1.5,10)", at_most, "A,B"),
+    option("--n-best", "N lines for each: number ||| text ||| score", positive, "N"),
     option("--temperature", "draw tokens instead of searching", not_negative, "T"),
-    option("--top_k", "with --temperature: of the K likeliest", positive, "K"),
+    option("--top-k", "with --temperature: of the K likeliest", positive, "K"),
     option("--seed", "with --temperature (default 0)", seed, "N"),
     option(
-        "--batch_tokens", "tokens x beams of a batch (%(default)s)", positive, "N", default=4096
+        "--batch-tokens", "tokens x beams of a batch (%(default)s)", positive, "N", default=4096
     ),
     option("--truncate", "cut lines that are longer than the model's positions", bool),
     option("--score", "score its lines instead: score, log-probability, tokens", metavar="FILE"),
@@ -343,7 +341,7 @@ TRANSLATE = Verb(
     "translate",
     "translate each line of a file",
     translate,
-    [_DECODER, option("--to", "language to write", metavar="CODE", required=True), *_WRITING],
+    [_DECODER, option("--target", "language to write", metavar="CODE", required=True), *_WRITING],
 )
 GENERATE = Verb(
     "generate",
@@ -351,8 +349,8 @@ GENERATE = Verb(
     translate,
     [
         _DECODER,
-        option("--language", "of both; --to and --from are for two languages", metavar="CODE"),
-        option("--to", "language to write", metavar="CODE"),
+        option("--language", "of both; else --source and --target", metavar="CODE"),
+        option("--target", "language to write", metavar="CODE"),
         *_WRITING,
     ],
 )

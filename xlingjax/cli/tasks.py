@@ -12,15 +12,15 @@ from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import option, require_unread, workdir_of
 from xlingjax.errors import UserError
 
-OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid", "leave")
+OF_TRAINING = ("data", "strategy", "languages", "seeds", "grid", "leave")
 _OF_MIXTURES = ("split", "follow", "patience", "labels")
-OF_SUITES = (*OF_TASKS, *_OF_MIXTURES, "tasks", "layer", "pooling", "prefix")
+OF_SUITES = (*OF_TRAINING, "output", *_OF_MIXTURES, "tasks", "layer", "pooling", "prefix")
 
 RUN = option("run", "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID", metavar="RUN", nargs="?")
+SCORES = option("--to", "cells, predictions, score card; of all sweeps", place, "DIR")
 # No option has a default: what is given and not read is refused.
 SWEEP = (
     option("--data", "folder of the benchmark's files", metavar="DIR"),
-    option("--to", "cells, predictions, score card; of all sweeps", place, "DIR", dest="output"),
     option(
         "--strategy", "transfer (default), pivot, translate_train ...", nargs="+", metavar="NAME"
     ),

@@ -87,11 +87,11 @@ def pretrain(args: Namespace) -> int:
     if args.hours is not None:
         from xlingjax.workflows.adapt.time_budget import within_hours
 
-        given = args.gin_file, overrides, args.workdir, args.hours, machine
+        given = args.gin_file, overrides, args.output, args.hours, machine
         more, until = within_hours(*given)
         overrides += more
     recipe = read_recipe(args.gin_file, overrides)
-    return launch(recipe, args.workdir, "pretrain", machine, until)
+    return launch(recipe, args.output, "pretrain", machine, until)
 
 
 PRETRAIN = Verb(
@@ -99,7 +99,7 @@ PRETRAIN = Verb(
     "train a model by a recipe, or continue where the run in the workdir stopped",
     pretrain,
     [
-        option("--workdir", _HERE, metavar="DIR", required=True),
+        option("--to", _HERE, metavar="DIR", required=True),
         option("--hours", "as many steps as fit, by a trial on this machine", above_zero, "H"),
         *PROCESSES,
     ],
@@ -109,19 +109,18 @@ PRETRAIN = Verb(
 
 def finetune(args: Namespace) -> int:
     if args.task:
-        require_unread(args, ("workdir",), "--task writes to --to")
         return tasks.finetune(args)
-    require_unread(args, tasks.OF_TASKS, "only --task reads this")
+    require_unread(args, tasks.OF_TRAINING, "only --task reads this")
     # The recipe says what it starts from, so RUN would be read by nothing.
     if args.run:
         raise UserError(f"{args.run}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM")
-    if not args.workdir:
-        raise UserError("finetune: give --workdir, or --task")
+    if not args.output:
+        raise UserError("finetune: give --to")
     from xlingjax.config.recipe import read_recipe
     from xlingjax.workflows.launch import launch
 
     recipe = read_recipe(args.gin_file, args.overrides)
-    return launch(recipe, args.workdir, "finetune", machine_of(args))
+    return launch(recipe, args.output, "finetune", machine_of(args))
 
 
 FINETUNE = Verb(
@@ -129,10 +128,10 @@ FINETUNE = Verb(
     "train a pretrained model on labelled examples by a recipe",
     finetune,
     [
-        option("--workdir", _HERE, metavar="DIR"),
         tasks.RUN,
+        option("--to", f"{_HERE}; of --task also cells and score card", metavar="DIR"),
         *grouped(
-            "a task of a benchmark, instead of --workdir",
+            "a task of a benchmark",
             option(
                 "--task",
                 "xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin; several:"
@@ -153,10 +152,10 @@ def bakeoff(args: Namespace) -> int:
     from xlingjax.workflows.bakeoff import page, runs
 
     config = read_part("bakeoff", runs.Bakeoff, args.gin_file, args.overrides)
-    runs.require_readable(config, args.workdir)
-    result = runs.run(config, args.workdir, arguments=machine_words(args))
+    runs.require_readable(config, args.output)
+    result = runs.run(config, args.output, arguments=machine_words(args))
     print(page.markdown(result))
-    print(f"report: {page.write(result, Path(args.workdir))}")
+    print(f"report: {page.write(result, Path(args.output))}")
     return 0
 
 
@@ -164,7 +163,7 @@ BAKEOFF = Verb(
     "bakeoff",
     "compare mixes of objectives: the same text, weights and tokens, several seeds",
     bakeoff,
-    [option("--workdir", "where its runs live, and bakeoff.json", metavar="DIR", required=True)],
+    [option("--to", "where its runs live, and bakeoff.json", metavar="DIR", required=True)],
     recipe=True,
 )
 
@@ -183,7 +182,7 @@ def table(args: Namespace) -> int:
         file = find_gin(f"recipes/tables/{args.table}.gin")
         if file is None:
             known = sorted(path.stem for path in gin_folder().glob("recipes/tables/*.gin"))
-            raise UserError(f"table {args.table}: there are {', '.join(known)}; or give --gin_file")
+            raise UserError(f"table {args.table}: there are {', '.join(known)}; or give --gin-file")
         args.gin_file = [str(file), *args.gin_file]
     devices = args.devices or devices_found(args.platform)
     # This process plans and starts others, which have the devices.
@@ -210,7 +209,7 @@ TABLE = Verb(
     table,
     [
         option(
-            "table", "of gin/recipes/tables: xlm_1 ...; or --gin_file", metavar="NAME", nargs="?"
+            "table", "of gin/recipes/tables: xlm_1 ...; or --gin-file", metavar="NAME", nargs="?"
         ),
         option("--data", "folder of the benchmarks' files", metavar="DIR", required=True),
         option(
@@ -218,7 +217,6 @@ TABLE = Verb(
             "a folder ENCODER/ROW for each sweep; encoders/ENCODER, rows/ROW",
             place,
             "DIR",
-            dest="output",
             required=True,
         ),
         option("--dry-run", "train nothing: all trainings, their cost, what is missing", bool),
@@ -235,7 +233,6 @@ TABLE = Verb(
 
 def adapt(args: Namespace) -> int:
     from xlingjax.config.gin_files import find_gin, gin_values
-    from xlingjax.data.text.sources import split_list
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.adapt.request import Request, default_objectives
     from xlingjax.workflows.adapt.run import Export, adapt
@@ -243,9 +240,7 @@ def adapt(args: Namespace) -> int:
     # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     source = args.run.removeprefix(FOREIGN)
-    objectives = split_list(args.objectives) or default_objectives(
-        source, args.parallel, args.teacher
-    )
+    objectives = args.objectives or default_objectives(source, args.parallel, args.teacher)
     request = Request(
         source,
         tuple(args.mono),
@@ -273,13 +268,14 @@ ADAPT = Verb(
     adapt,
     [
         option("run", "the model: a run, a Hugging Face folder or id", metavar="RUN"),
-        option("--to", "new; the same goes on there", place, "DIR", dest="output", required=True),
+        option("--to", "new; the same goes on there", place, "DIR", required=True),
         *TEXT,
         option(
             "--objectives",
-            "files of gin/objectives, in turn: mlm,tlm (default: distillation for pairs and a"
+            "files of gin/objectives, in turn: mlm tlm (default: distillation for pairs and a"
             " model of sentences, else mlm)",
-            metavar="A,B",
+            nargs="+",
+            metavar="NAME",
         ),
         option(
             "--teacher",
@@ -409,7 +405,7 @@ PLAN = Verb(
             bool,
         ),
         option("--tries", "programs that --search compiles at most (default 8)", positive, "N"),
-        option("--output", "also write all figures here, as JSON", place, "FILE"),
+        option("--to", "also write all figures here, as JSON", place, "FILE"),
     ],
     recipe=True,
 )
@@ -471,7 +467,7 @@ def inspect(args: Namespace) -> int:
         if not given or args.gin_file or args.overrides:
             raise UserError(
                 'inspect --pair: a run has its recipe: xlingjax inspect RUN --pair "TEXT" "TEXT"'
-                " --languages de en --output DIR"
+                " --languages de en --to DIR"
             )
         start(machine_of(args))
         how = {"layer": args.layer, "head": args.head, "reset_positions": args.reset_positions}
@@ -530,14 +526,14 @@ INSPECT = Verb(
             option("--layer", "from 1 (default: the middle one)", positive, "N"),
             option("--head", "from 1 (default: the mean over all)", positive, "N"),
             option(
-                "--reset_positions",
+                "--reset-positions",
                 "positions begin anew at the second text, as XLM was trained (default: as the run"
                 " was on pairs; of a model that does not tell they run on)",
                 action=BooleanOptionalAction,
             ),
         ),
         option("--rows", "rows shown per objective (%(default)s)", positive, "N", default=2),
-        option("--output", "gets inspect.html; with --pair it must be given", metavar="DIR"),
+        option("--to", "gets inspect.html; with --pair it must be given", metavar="DIR"),
     ],
     recipe=True,
 )

@@ -70,10 +70,6 @@ limits = or_word("none", _two("MIN,MAX, like 1,250, or none", count, count), Non
 number_or_none = or_word("none", above_zero, None)
 
 
-def steps(text: str) -> list[int]:
-    return [count(word) for word in text.split(",")]
-
-
 def place(text: str) -> str:
     """Where something is written."""
     if not text:

@@ -29,6 +29,8 @@ def option(
     """An option, or an argument without dashes. names: with spaces between; type: bool of one that
     takes no value; more: keywords of `add_argument`."""
     settings: dict[str, Any] = {"help": help, **more}
+    if names == "--to":
+        settings["dest"] = "output"
     if type is bool:
         settings["action"] = "store_true"
     elif type is not None:
@@ -52,8 +54,8 @@ class Verb:
     returns what is printed."""
     options: Sequence[Option] = ()
     recipe: bool = False
-    """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`), the machine's options."""
-    alone: bool = False  # no other process may write the same --output meanwhile
+    """It reads a recipe: --gin-file, --gin.NAME=VALUE (`args.overrides`), the machine's options."""
+    alone: bool = False  # no other process may write the same --to meanwhile
     verbs: "Sequence[Verb]" = ()  # behind this one: `vocab extend`
 
     def __call__(self, args: Namespace) -> int:
@@ -89,11 +91,12 @@ def workdir_of(run: str) -> str:
 
 def require_unread(args: Namespace, names: Sequence[str], why: str) -> None:
     """Raises UserError where one of these options is given: it would change nothing."""
-    flags = {"run": "RUN"}
-    # Other verbs have --source and --output where sweeps have these.
-    if "data" in args:
-        flags |= {"output": "--to"}
-    given = [flags.get(name, f"--{name}") for name in names if getattr(args, name) is not None]
+    flags = {"run": "RUN", "output": "--to"}
+    given = [
+        flags.get(name, f"--{name.replace('_', '-')}")
+        for name in names
+        if getattr(args, name) is not None
+    ]
     if given:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")
 
@@ -114,7 +117,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{name} {value!r}{near or f': choose from {known}'}")
 
     def parse_known_args(self, args=None, namespace=None):
-        # argparse would first complain of what is lacking: of --workdir where --workdri is given.
+        # argparse would first complain of what is lacking: of --to where --workdri is given.
         # What stands before a verb is read with the verbs below.
         for word, following in pairwise([*args, "--"] if self._subparsers is None else []):
             name, equals, value = word.partition("=")
@@ -126,7 +129,7 @@ class Parser(argparse.ArgumentParser):
             if any(known.startswith(name) for known in self._option_string_actions):
                 continue
             meant = did_you_mean(name, self._option_string_actions)
-            if name[2:].isupper() and "--gin_file" in self._option_string_actions:
+            if name[2:].isupper() and "--gin-file" in self._option_string_actions:
                 value = value if equals else following
                 meant = f"; a setting of the recipe is --gin.{name[2:]}={value}"
             self.error(f"no option {name}{meant}")
@@ -169,7 +172,7 @@ def add_verbs(
             epilog.append("--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe.")
         one.epilog = "\n\n".join(epilog)
         if verb.verbs:
-            # Without one of them a verb that reads --output does its own work.
+            # Without one of them a verb that reads --to does its own work.
             add_verbs(one, verb.verbs, shared, dest="action", required=not verb.options)
 
 

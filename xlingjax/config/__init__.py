@@ -43,7 +43,7 @@ def planned_train() -> Callable:
     # They read their files, which a recipe that is only looked at must not.
     made_later = parameters["evaluators"].replace(annotation=Sequence[Evaluators])
     parameters["evaluators"] = made_later
-    # It is --workdir, and one that a recipe bound would be passed over.
+    # It is --to, and one that a recipe bound would be passed over.
     del parameters["workdir"]
     # gin and the check of types read the signature; that of `plan` itself would take any name.
     plan.__signature__ = signature.replace(parameters=[*parameters.values()])

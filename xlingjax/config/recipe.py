@@ -92,7 +92,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     gin.clear_config()
     if not files:
         known = ", ".join(recipes())
-        raise UserError(f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})")
+        raise UserError(f"no recipe: pass --gin-file gin/recipes/NAME.gin (there are {known})")
     parts = list(parts_of(files))
     typed = [_override(override) for override in overrides]
     read = statements_of([*parts, *typed])

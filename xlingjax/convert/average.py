@@ -102,7 +102,7 @@ def _of_run(run: str, last: int | None, steps: Sequence[int]) -> list[Path]:
     if last and last <= len(there):
         chosen = there[-last:]
     if not chosen or not {*chosen} <= {*there}:
-        given = f"--steps {','.join(map(str, steps))}" if steps else f"--last {last}"
+        given = f"--steps {' '.join(map(str, steps))}" if steps else f"--last {last}"
         raise UserError(
             f"{given}: {run} has the checkpoints {', '.join(map(str, there))}; name some of them,"
             " or train with more KEEP_CHECKPOINTS"

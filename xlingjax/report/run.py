@@ -101,8 +101,7 @@ def read_run(path: str | Path) -> Run:
     path = Path(path)
     if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
         raise UserError(
-            f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
-            " a run"
+            f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --to of a run"
         )
     warn_of_changes(path)
     # Whatever is missing is empty: a run writes its files one after the other. Of what is only

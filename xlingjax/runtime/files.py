@@ -59,11 +59,11 @@ def require_file(path: str | Path) -> None:
     """Raises UserError where a file cannot be written at `path`: a folder is there, or what it
     would lie in is a file or may not be written to."""
     if Path(path).is_dir() or str(path).endswith(os.sep):
-        raise UserError(f"--output {path} is a folder; name a file in it")
+        raise UserError(f"--to {path} is a folder; name a file in it")
     # A device or a pipe would be replaced by the file, or be written beside.
     if Path(path).exists() and not Path(path).is_file():
-        raise UserError(f"--output {path} is no ordinary file; name another one")
-    _require_parent(Path(path), "--output")
+        raise UserError(f"--to {path} is no ordinary file; name another one")
+    _require_parent(Path(path), "--to")
 
 
 def require_apart(output: str | Path, read: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ def require_apart(output: str | Path, read: Mapping[str, Any]) -> None:
     require_file(output)
     for option, path in read.items():
         if path and os.path.realpath(path) == os.path.realpath(output):
-            raise UserError(f"--output {output} is the file of {option}: name another one")
+            raise UserError(f"--to {output} is the file of {option}: name another one")
 
 
 def require_unicode(name: str | os.PathLike) -> None:
@@ -83,7 +83,7 @@ def require_unicode(name: str | os.PathLike) -> None:
         raise UserError(f"{shown}: this name is not UTF-8; rename the file or folder")
 
 
-def require_folder(path: str | Path, option: str = "--output") -> None:
+def require_folder(path: str | Path, option: str = "--to") -> None:
     """Raises UserError where a folder at `path` can be neither made nor written to."""
     place = Path(path)
     if place.exists() and not place.is_dir():

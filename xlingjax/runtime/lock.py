@@ -96,7 +96,7 @@ def alone_in(folder: Path, other: str = "choose another folder") -> Iterator[Non
 
 
 @contextlib.contextmanager
-def alone_at(path: str | Path, other: str = "choose another --output") -> Iterator[None]:
+def alone_at(path: str | Path, other: str = "choose another --to") -> Iterator[None]:
     """As `alone_in`, for a file, or a folder that is made later: the lock lies beside it."""
     place = Path(os.path.abspath(path))
     beside = place.with_name(f"{place.name or 'root'}.{IN_USE}")

@@ -279,7 +279,7 @@ def require_room(workdir: Path, needed_bytes: int) -> None:
     if free < needed_bytes:
         raise UserError(
             f"workdir {workdir} has {free / 1e6:,.1f} MB free, the checkpoints of this run take "
-            f"{needed_bytes / 1e6:,.1f} MB; make room or choose another --workdir"
+            f"{needed_bytes / 1e6:,.1f} MB; make room or choose another --to"
         )
 
 
@@ -291,7 +291,7 @@ def one_run_in(workdir: Path) -> Iterator[None]:
         refused = None
         if is_primary():
             try:
-                stack.enter_context(alone_in(workdir, "choose another --workdir"))
+                stack.enter_context(alone_in(workdir, "choose another --to"))
             except UserError as error:
                 refused = error
         if not all_agree(refused is None):
@@ -304,7 +304,7 @@ def one_run_in(workdir: Path) -> Iterator[None]:
             time.sleep(1)
         if not all_agree(seen):
             raise UserError(
-                f"{workdir} is not the same folder in every process: give a --workdir on a disk"
+                f"{workdir} is not the same folder in every process: give a --to on a disk"
                 " that all of them see"
             )
         yield
@@ -320,7 +320,7 @@ def out_of_memory_explained() -> Iterator[None]:
             raise
         raise UserError(
             f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
-            " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or lower"
+            " time), set REMAT=full, spread the parameters (--gin-file gin/mesh/fsdp.gin), or lower"
             " LENGTH or BATCH; `xlingjax plan --search` names the fastest settings that fit"
         ) from error
 

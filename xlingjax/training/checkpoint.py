@@ -228,7 +228,7 @@ class Checkpoints:
             step, why = unreadable[0]
             raise UserError(
                 f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step"
-                f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
+                f" {step}: {why}); repair it, move it away, or choose another --to: a run"
                 " never starts afresh over it"
             )
         return None

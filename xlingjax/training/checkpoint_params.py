@@ -120,7 +120,7 @@ def load_params(
             problems.append(f"{name}: checkpoint {shape}, model {model[name].shape}")
     if problems:
         raise UserError(
-            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; add --gin_file"
+            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; add --gin-file"
             " gin/models/from_init.gin, or give an encoder to an encoder-decoder as INIT_ENCODER,"
             " INIT_DECODER or both (gin/runs/init_seq2seq.gin)"
         )

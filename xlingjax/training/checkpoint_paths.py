@@ -47,7 +47,7 @@ def require_not_lost(workdir: Path) -> None:
     if steps:
         raise UserError(
             f"{workdir} is a run that has saved step {steps}, and its checkpoints are gone: put"
-            f" them back into {workdir / 'checkpoints'}, or choose another --workdir"
+            f" them back into {workdir / 'checkpoints'}, or choose another --to"
         )
 
 

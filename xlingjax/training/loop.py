@@ -304,7 +304,7 @@ def train(
             raise UserError(
                 f"none of {step} updates was made, nothing is learnt: no gradient was finite and"
                 " below optimizer.skip_norm; lower optimizer.loss_scale (float16) or LEARNING_RATE,"
-                " and choose another --workdir"
+                " and choose another --to"
             )
         has_result = progress.finish(step, reason, skipped)
         line = f"{reason} at step {step}"

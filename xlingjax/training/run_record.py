@@ -214,7 +214,7 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
         differing = [x for x in differing if ".vocabulary" in x[0] or not x[0].startswith("data.")]
     raise UserError(
         f"{checkpoint} belongs to another run: {_told(differing, 'checkpoint', 'this run')}; choose"
-        " another --workdir (INIT_FROM takes over the parameters), or restore the old setting"
+        " another --to (INIT_FROM takes over the parameters), or restore the old setting"
     )
 
 

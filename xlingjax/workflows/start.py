@@ -222,9 +222,9 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
     _show(folder)
     print(
         "\nthe same, step by step:\n"
-        f"  xlingjax vocab --parallel {folder}/text/train --size {PIECES} --character_coverage 1"
-        f" --output {folder}/vocab\n"
-        f"  xlingjax pretrain --gin_file {recipe} --workdir {folder}/run\n"
+        f"  xlingjax vocab --parallel {folder}/text/train --size {PIECES} --character-coverage 1"
+        f" --to {folder}/vocab\n"
+        f"  xlingjax pretrain --gin-file {recipe} --to {folder}/run\n"
         f"  xlingjax export {folder}/run --to {folder}/model"
     )
     return 0

@@ -182,10 +182,10 @@ def test_what_is_not_computed_here_is_refused_until_a_pooling_is_given(released,
     (tmp_path / "lines.txt").write_text("x\ny\n")
     line = ["encode", str(tmp_path / "run"), "--input", str(tmp_path / "lines.txt")]
     line += ["--language", "en"]
-    assert main([*line, "--output", str(tmp_path / "own")]) == 2
+    assert main([*line, "--to", str(tmp_path / "own")]) == 2
     error = capsys.readouterr().err
     assert said in error and error.endswith("give --pooling\n") and error.count("\n") == 1
-    assert main([*line, "--output", str(tmp_path / "own"), "--pooling", "mean"]) == 0
+    assert main([*line, "--to", str(tmp_path / "own"), "--pooling", "mean"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -319,14 +319,14 @@ def test_dense_layers_stand_between_pooling_and_length_in_and_out(released, tmp_
     assert json.loads((tmp_path / "out" / "modules.json").read_text()) == modules(*rows)
     line = ["encode", str(tmp_path / "run"), "--input", str(tmp_path / "lines.txt")]
     (tmp_path / "lines.txt").write_text("x\n\ny\n")
-    assert main([*line, "--language", "en", "--output", str(tmp_path / "vectors.npy")]) == 0
+    assert main([*line, "--language", "en", "--to", str(tmp_path / "vectors.npy")]) == 0
     assert np.load(tmp_path / "vectors.npy").shape == (3, 7)
     trim = ["vocab", "trim", line[1], "--mono", f"en={line[3]}", "--to", str(tmp_path / "trimmed")]
     assert main(trim) == 0
     trimmed = open_run(tmp_path / "trimmed").embed(["x", "y"], "en")[-1]
     np.testing.assert_allclose(trimmed, run.embed(["x", "y"], "en")[-1], atol=1e-6)
     (tmp_path / "run" / "sentences.npz").write_bytes(b"PK")
-    assert main([*line, "--language", "en", "--output", str(tmp_path / "none.npy")]) == 2
+    assert main([*line, "--language", "en", "--to", str(tmp_path / "none.npy")]) == 2
     assert "sentences.npz cannot be read" in capsys.readouterr().err
 
 

@@ -164,13 +164,13 @@ def test_a_text_too_small_for_the_size_gives_the_largest_that_it_has(
     """One piece more is what SentencePiece refuses, and the largest is what that size gives."""
     from xlingjax.cli.main import main
 
-    given = ["--mono", str(corpus / "mono/en/*.txt"), "--model_type", model_type]
-    assert main(["vocab", *given, "--size", "5000", "--output", str(tmp_path / "most")]) == 0
+    given = ["--mono", str(corpus / "mono/en/*.txt"), "--model-type", model_type]
+    assert main(["vocab", *given, "--size", "5000", "--to", str(tmp_path / "most")]) == 0
     size = Vocabulary.load(tmp_path / "most").size
     assert 50 < size < 5000
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith(f"most: {size} pieces of at most 5000")
-    assert main(["vocab", *given, "--size", str(size), "--output", str(tmp_path / "same")]) == 0
+    assert main(["vocab", *given, "--size", str(size), "--to", str(tmp_path / "same")]) == 0
     assert "as many as" not in capsys.readouterr().out
     most, same = ((tmp_path / name / "vocab.model").read_bytes() for name in ("most", "same"))
     assert most == same

@@ -59,7 +59,7 @@ def commands(monkeypatch):
     def run(line, **options):
         """The exit status."""
         lines.append(line[3:])
-        workdir = Path(line[line.index("--workdir") + 1])
+        workdir = Path(line[line.index("--to") + 1])
         bindings = dict(word[6:].split("=", 1) for word in line if word.startswith("--gin."))
         if bindings.get("SEED") == "13":
             options["stdout"].write("error: unlucky\n")
@@ -148,8 +148,8 @@ def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, m
     monkeypatch.chdir(tmp_path)
     train_vocabulary(tmp_path / "vocab", mono=[str(text)], size=40)
     base = ["EVAL_EVERY=0", f"MONO='{text}'", f"VOCABULARY='{tmp_path}/vocab'"]
-    words = ["bakeoff", "--gin_file", "gin/recipes/bakeoff_seq2seq.gin"]
-    words += ["--workdir", str(tmp_path / "out"), f"--gin.BASE={base}"]
+    words = ["bakeoff", "--gin-file", "gin/recipes/bakeoff_seq2seq.gin"]
+    words += ["--to", str(tmp_path / "out"), f"--gin.BASE={base}"]
     mix = "{'spans': ['recipes/xdae_tiny.gin', 'objectives/span_corruption.gin']}"
     words += ["--gin.TASKS={}", "--gin.TASKS_OF={}", "--gin.SEEDS=(0,)", "--gin.TOKENS=12000"]
     assert main.main([*words, f"--gin.MIXES={mix}"]) == 0
@@ -165,9 +165,9 @@ def test_a_mix_has_words_of_its_own_for_a_task(commands, unread, tmp_path):
     compare(tmp_path, (0,), tasks=NLI, tasks_of={"MLM + TLM": {"nli": words}})
     cells = tmp_path / "cells"
     first, second = [line[3:] for line in commands if line[0] == "finetune"]
-    assert first == ["--gin_file", "nli.gin", f"--gin.INIT_FROM={cells}/mlm-0/pretrain", SEED]
+    assert first == ["--gin-file", "nli.gin", f"--gin.INIT_FROM={cells}/mlm-0/pretrain", SEED]
     start = f"--gin.INIT_ENCODER={cells}/mlm_tlm-0/pretrain"
-    assert second == ["--gin_file", "mt.gin", start, "--gin.A={b}", SEED]
+    assert second == ["--gin-file", "mt.gin", start, "--gin.A={b}", SEED]
 
 
 def test_figures_are_those_of_the_test_set():
@@ -273,7 +273,7 @@ def test_the_page_shows_every_mix_and_its_layers(commands, unread, tmp_path):
 )
 def test_every_word_is_read_before_anything_is_trained(commands, tmp_path, capsys, given, said):
     words = [f"--gin.{name}={value}" for name, value in given.items()]
-    line = ["bakeoff", "--gin_file", "recipes/bakeoff.gin", "--workdir", str(tmp_path / "out")]
+    line = ["bakeoff", "--gin-file", "recipes/bakeoff.gin", "--to", str(tmp_path / "out")]
     assert main.main([*line, *words]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert said in error

@@ -30,7 +30,7 @@ def words(**settings):
 def planned(tmp_path, recipe, *more, **settings):
     """(status, record) of a plan for the eight devices of the tests."""
     output = tmp_path / "plan.json"
-    argv = ["plan", "--gin_file", recipe, "--on", "here", "--output", str(output)]
+    argv = ["plan", "--gin-file", recipe, "--on", "here", "--to", str(output)]
     status = main.main([*argv, *words(**settings), *more])
     [record] = json.loads(output.read_text(encoding="utf-8"))
     return status, record
@@ -70,7 +70,7 @@ def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch,
     monkeypatch.setattr(compilers, "folder_of", lambda compiler: tmp_path / compiler)
     monkeypatch.setattr(compilers, "_is_installed", lambda module: False)
     for machine, wheel in (("v5e:2x4", "libtpu"), ("H100:8", "jax-cuda12-plugin==")):
-        assert main.main(["plan", "--gin_file", "xlm_tiny_mlm", "--on", machine, *words()]) == 2
+        assert main.main(["plan", "--gin-file", "xlm_tiny_mlm", "--on", machine, *words()]) == 2
         [line] = capsys.readouterr().err.splitlines()
         assert "-m pip install --no-deps --target" in line and wheel in line
 
@@ -90,7 +90,7 @@ def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch,
 def test_what_is_refused_is_one_line(more, said, capsys):
     given = {word.partition("=")[0] for word in more}
     own = [word for word in words() if word.partition("=")[0] not in given]
-    assert main.main(["plan", "--gin_file", "xlm_tiny_mlm", *own, *more]) == 2
+    assert main.main(["plan", "--gin-file", "xlm_tiny_mlm", *own, *more]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and said in line
 

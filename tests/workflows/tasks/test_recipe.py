@@ -35,7 +35,7 @@ def written(folder, *lines):
 def test_what_would_be_set_twice_is_refused(line, message, start, files, tmp_path, capsys):
     """Also where a file that is included says it."""
     words = ["finetune", start, "--task xtreme/xnli --allow-missing"]
-    words += ["--data", files / "xtreme", "--gin_file", written(tmp_path, line)]
+    words += ["--data", files / "xtreme", "--gin-file", written(tmp_path, line)]
     refused(capsys, tmp_path / "out", message, *words)
 
 
@@ -45,7 +45,7 @@ def test_a_gin_file_is_read_as_the_command_line_is(start, files, tmp_path):
     steps = ["TRAIN_STEPS = 2", "EVAL_EVERY = 1", "CHECKPOINT_EVERY = 1"]
     parts = ['DEV_SPLIT = "dev[:50%]"', "DEV_LIMIT = 5", 'TEST_SPLIT = "dev[50%:]"']
     mine = written(tmp_path, *steps, *parts, 'TRAIN_LANGUAGES = "en"')
-    assert finetune("xtreme/xnli", start, files, tmp_path / "out", "--gin_file", mine) == 0
+    assert finetune("xtreme/xnli", start, files, tmp_path / "out", "--gin-file", mine) == 0
     found = scores(tmp_path / "out", "xtreme/xnli/transfer/seed-0")
     chosen = found["select"]
     assert (chosen["steps"], chosen["split"], chosen["limit"]) == (2, "dev[:50%]", 5)

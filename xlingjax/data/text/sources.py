@@ -225,7 +225,7 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
         )
     if stem.endswith(os.sep):
         raise UserError(
-            f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}"
+            f"--to {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}"
         )
     return Path(f"{stem}.{name}")
 

@@ -164,7 +164,7 @@ def extend(
         if characters > pieces:
             raise UserError(
                 f"--pieces {pieces}: the text has {characters} characters that the vocabulary"
-                " lacks; give at least so many, or lower --character_coverage"
+                " lacks; give at least so many, or lower --character-coverage"
             )
         names = [piece for piece, _ in pool[:pieces]]
         spelt = {piece for piece, rows in zip(names, spellings(old, names), strict=True) if rows}
@@ -271,7 +271,7 @@ def trim(
     if room < 0:
         raise UserError(
             f"--size {size}: {size - room} rows are special pieces and characters, which stay;"
-            " give at least so many, or --drop_characters"
+            " give at least so many, or --drop-characters"
         )
     keep = must
     # Stable, so that of pieces equally frequent the one with the lower id stays.

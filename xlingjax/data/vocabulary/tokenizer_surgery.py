@@ -44,7 +44,7 @@ def extend(
         raise UserError(
             f"--pieces {pieces}: the text has {len(characters)} characters that the vocabulary"
             " lacks (of WordPiece, each at the begin of a word and within); give at least so many,"
-            " or lower --character_coverage"
+            " or lower --character-coverage"
         )
     spelt = _appended(old, characters, [])
     words = _words(spelt, lines)

@@ -121,7 +121,7 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
         print(exported)
     print(
         f"{model} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run;"
-        f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
+        f" to train it again: xlingjax pretrain --gin-file {folder / 'recipe.gin'} --to DIR"
     )
     return 0
 

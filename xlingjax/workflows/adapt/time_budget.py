@@ -46,7 +46,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         if (workdir / "run.json").is_file():
             raise UserError(
                 f"{workdir} was begun without --hours: leave it out to go on, or choose another"
-                " --workdir"
+                " --to"
             )
         return None
     record = read_record(
@@ -62,7 +62,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
     if record["hours"] != hours:
         raise UserError(
             f"{workdir} was begun with --hours {record['hours']:g}: give the same to go on, or"
-            " choose another --workdir"
+            " choose another --to"
         )
     return record
 

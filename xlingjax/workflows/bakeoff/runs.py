@@ -104,7 +104,7 @@ def run(
     cells = _cells(config, folder)
     _require_same_data(config, cells)
     # Signals are the main thread's, and the other threads learn of them from the event.
-    with alone_in(folder, "choose another --workdir"), stop.listen():
+    with alone_in(folder, "choose another --to"), stop.listen():
         steps: dict[str, int | None] = dict.fromkeys(config.mixes)
         if config.tokens:
             calibration = _calibration(config, folder, make)
@@ -154,11 +154,11 @@ def command(
     verb: str, words: Sequence[str], workdir: Path, steps: int | None, arguments: Sequence[str] = ()
 ) -> list[str]:
     """The command line of one run."""
-    line = command_line(verb, "--workdir", str(workdir), *arguments)
+    line = command_line(verb, "--to", str(workdir), *arguments)
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            line += ["--gin_file", word]
+            line += ["--gin-file", word]
             continue
         if SHARE.search(value):
             if not steps:
@@ -237,7 +237,7 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
                 if before != hashes:
                     raise UserError(
                         f"bakeoff: {folder} has read other data than {other} ({objective}): choose"
-                        " another --workdir, or move the cells of the older data away"
+                        " another --to, or move the cells of the older data away"
                     )
 
 

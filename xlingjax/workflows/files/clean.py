@@ -61,7 +61,7 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
     if begun.exists():
         _require_same(work, read_record(begun), made_of)
     elif work.output.exists() and {path.name for path in work.output.iterdir()} - {IN_USE}:
-        raise UserError(f"--output {work.output}: there are other files; give a new folder")
+        raise UserError(f"--to {work.output}: there are other files; give a new folder")
     write_record(begun, made_of)
     run_steps(work, parts, tell)
     sums: dict[str, Counter[str]] = {}
@@ -107,7 +107,7 @@ def _require_same(work: Work, begun: Any, now: Any) -> None:
     differ = [name for name in now if begun.get(name) != now[name]]
     if differ:
         raise UserError(
-            f"--output {work.output} is of a cleaning with other {', '.join(differ)}: give another"
+            f"--to {work.output} is of a cleaning with other {', '.join(differ)}: give another"
             " folder, or delete it"
         )
 

@@ -230,7 +230,7 @@ def chosen(
 
 
 @contextlib.contextmanager
-def writing(path: Path, remedy: str = "choose another --output") -> Iterator[None]:
+def writing(path: Path, remedy: str = "choose another --to") -> Iterator[None]:
     """While `path` is written, in a folder that is made. Raises UserError where it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def command_line(verb: str, *words: str) -> list[str]:
 
 def recipe_in(line: Sequence[str]) -> tuple[list[str], list[str]]:
     """(gin files, NAME=VALUE overrides) of a command line, as its process will read them."""
-    files = [following for word, following in pairwise(line) if word == "--gin_file"]
+    files = [following for word, following in pairwise(line) if word == "--gin-file"]
     overrides = [word.removeprefix("--gin.") for word in line if word.startswith("--gin.")]
     return files, overrides
 

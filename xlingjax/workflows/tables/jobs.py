@@ -100,7 +100,7 @@ class Then(Command):
         words = self.job.line
         if self.job.verb == "average":
             # It writes to an empty folder alone, and one that was cut short has left some.
-            left = Path(words[words.index("--output") + 1])
+            left = Path(words[words.index("--to") + 1])
             if self.job.folder in left.parents:
                 shutil.rmtree(left, ignore_errors=True)
         status = super().run()

@@ -251,13 +251,13 @@ class Table:
     ) -> TableJob:
         """Of a row, or of an encoder where no row is named."""
         verb = row.get("verb", "pretrain")
-        words = ["--gin_file", row["recipe"]]
+        words = ["--gin-file", row["recipe"]]
         for setting in row.get("settings", ()):
             # By what is written in the table: a path that is filled in may have any letter.
             words += _option(setting, _filled(setting, values))
         if self.dtype and not _says(row, "DTYPE"):
             more = [*more, f"--gin.DTYPE={self.dtype}"]
-        line = command_line(verb, "--workdir", str(run), *words, *more)
+        line = command_line(verb, "--to", str(run), *words, *more)
         needs = self._needs(row, encoder if name else "")
         return TableJob(title, run, line, RECIPE, needs, encoder, name)
 
@@ -306,7 +306,7 @@ def _folder(output: str | Path, encoder: str, name: str) -> Path:
 
 
 def _option(setting: str, value: str) -> list[str]:
-    return [f"--gin.{value}"] if "=" in setting else ["--gin_file", value]
+    return [f"--gin.{value}"] if "=" in setting else ["--gin-file", value]
 
 
 def _says(row: Row, macro: str) -> bool:

@@ -39,7 +39,7 @@ def follow(
     folder = run_and_checkpoint(run)[0]
     # A folder is enough: the run may not have begun.
     if not (folder / "run.json").is_file() and not folder.is_dir():
-        raise UserError(f"--follow {run}: no such folder; give the --workdir of a run")
+        raise UserError(f"--follow {run}: no such folder; give the --to of a run")
     last_step = -1
     changed, changed_at = _changed(folder), clock()
     while not patience or clock() - changed_at < 60 * patience:
