@@ -135,6 +135,19 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
     assert list(layers) == ["0", "1", "2"]
     assert values["retrieval_mean"] == max(v["raw_en_to_xx"] for v in layers.values())
     assert values["retrieval_mean_centred"] == max(v["centred_en_to_xx"] for v in layers.values())
+    # Of the two languages in turn; what is wrong beside what is right.
+    shown = values["examples"]
+    right = [one for one in shown if one["right"]]
+    wrong = [one for one in shown if not one["right"]]
+    layer = str(values["retrieval_best_layer"])
+    of_layer = {code: of[layer] for code, of in values["by_language"]["mean"].items()}
+    found = sum(round(of_layer[code]["raw_xx_to_en"] * len(aligned[code])) for code in aligned)
+    assert len(right) == min(found, retrieval.SHOWN) > 0 and len(wrong) == retrieval.SHOWN
+    assert values["pivot"] == "en"
+    assert all(one["found"] == one["translation"] for one in right)
+    for one in wrong:
+        row = aligned[one["language"]].foreign.index(one["sentence"])
+        assert aligned[one["language"]].english[row] == one["translation"] != one["found"]
     spread = probe(encoder, params, 7, make_mesh(MeshConfig(data=2, fsdp=2, tensor=2)))
     assert spread["by_layer"] == values["by_layer"]
 
@@ -169,6 +182,20 @@ def test_pairs_with_an_empty_side_are_no_pairs_and_do_not_count_towards_the_limi
     found, first = (held_out_pairs.read_pairs(tmp_path, limit=n)["de"] for n in (0, 1))
     assert (found.foreign, found.english) == (("vier", "f"), ("four", "five"))
     assert (first.foreign, first.english) == (("vier",), ("four",))
+
+
+def test_examples_are_of_all_languages_in_turn():
+    pairs = {
+        code: held_out_pairs.Pairs(code, tuple(f"{code}{i}" for i in range(4)), tuple("abcd"))
+        for code in ("de", "fr")
+    }
+    found = {"de": np.array([0, 1, 2, 3]), "fr": np.array([0, 0, 2, 1])}
+    shown = retrieval.examples(pairs, found)
+    assert [one["sentence"] for one in shown if one["right"]] == ["de0", "fr0", "de1", "fr2", "de2"]
+    assert [one for one in shown if not one["right"]] == [
+        {"language": "fr", "sentence": "fr1", "found": "a", "translation": "b", "right": False},
+        {"language": "fr", "sentence": "fr3", "found": "b", "translation": "d", "right": False},
+    ]
 
 
 def test_floors():

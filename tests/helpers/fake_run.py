@@ -41,6 +41,16 @@ def retrieval_values(level: float) -> dict:
         "by_language": {"mean": table},
         "by_layer": {"mean": layers},
         "best": {"mean": best},
+        "pivot": "en",
+        "examples": [
+            {
+                "language": "de",
+                "sentence": "Die <b>Katze</b> schläft.",
+                "found": "A dog barks.",
+                "translation": "The cat sleeps.",
+                "right": False,
+            }
+        ],
     }
 
 

@@ -76,6 +76,7 @@ def test_the_page_shows_values_beside_chance_and_other_runs(report):
     assert "layer 1, the best (0 to 1) 0.7 0.3" in text and "subtracted, layer 2 0.8 0.4" in text
     # The summary has no such figure of the other run.
     assert "retrieval by chance, 200 pairs a language 0.004167 –" in text
+    assert "de, wrong Die <b>Katze</b> schläft. A dog barks. The cat sleeps." in text
     # Wilson's of 85 of 100 and 39 of 60; of 2,000 none.
     assert "en 70.0 85.0 (77–91) 36.0" in text and "zh – 60.0 37.0" in text
     assert "de – 65.0 (52–76) 35.0" in text

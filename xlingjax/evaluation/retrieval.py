@@ -7,6 +7,7 @@ side's mean vector has been removed. A multilingual encoder sets languages apart
 constant offset; raw scores measure that offset too, centred ones do not.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 from xlingjax.training.evaluator import Evaluator
 
+SHOWN = 5  # sentences that find their translation, and as many that do not
 DIRECTIONS = ("en_to_xx", "xx_to_en")
 SCORES = ("raw_en_to_xx", "raw_xx_to_en", "centred_en_to_xx", "centred_xx_to_en")
 
@@ -75,6 +77,27 @@ def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
 
 
+def examples(
+    pairs: Mapping[str, Pairs], found: Mapping[str, np.ndarray]
+) -> list[dict[str, str | bool]]:
+    """The first `SHOWN` foreign sentences that find their translation and the first that do not, of
+    all languages in turn: language, sentence, found, translation, right. found: {language: int[S],
+    the row of the English side that is nearest to each}."""
+    shown = []
+    for right in (True, False):
+        by_language = [
+            [(language, row) for row in np.flatnonzero((rows == np.arange(len(rows))) == right)]
+            for language, rows in found.items()
+        ]
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(*by_language))
+        for language, row in itertools.islice(filter(None, in_turn), SHOWN):
+            of = pairs[language]
+            texts = of.foreign[row], of.english[found[language][row]], of.english[row]
+            sentences = dict(zip(("sentence", "found", "translation"), texts, strict=True))
+            shown.append({"language": language, **sentences, "right": right})
+    return shown
+
+
 @dataclass
 class RetrievalEvaluator(Evaluator):
     """Retrieval as an evaluator of the training loop.
@@ -88,10 +111,12 @@ class RetrievalEvaluator(Evaluator):
     - prefix: where there is one
     - cut: {language: sentences of its pairs, of both sides, that are longer than `max_length`},
       where there are any
+    - pivot: the language that figures call en, where the pairs have no English
     - pairs: {language: number of pairs searched among}
     - by_language: {pooling: {language: {layer: `SCORES`}}}
     - by_layer: {pooling: {layer: the same four, mean over languages}}
     - best: {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best for it
+    - examples: see `examples`; by raw cosine, at the layer best for en_to_xx
 
     and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred
     (en_to_xx, mean over languages, best layer), retrieval_mean_xx_to_en and
@@ -114,6 +139,7 @@ class RetrievalEvaluator(Evaluator):
         run = TrainedRun(model, params, self.vocabulary, self.languages, mesh)
         tables: dict[str, dict] = {pooling: {} for pooling in self.poolings}
         cuts: dict[str, int] = {}
+        found: dict[str, list[np.ndarray]] = {}  # by language and layer, under the first pooling
         for language, aligned in self.pairs.items():
             sides = []
             cut: list[int] = []
@@ -131,6 +157,11 @@ class RetrievalEvaluator(Evaluator):
                 sides.append(states_PNSD)
             if cut:
                 cuts[language] = len(cut)
+            english_NSD, foreign_NSD = sides[0][0], sides[1][0]
+            found[language] = [
+                nearest(foreign_SD, english_SD, mesh=mesh)
+                for english_SD, foreign_SD in zip(english_NSD, foreign_NSD, strict=True)
+            ]
             for pooling, english_NSD, foreign_NSD in zip(self.poolings, *sides, strict=True):
                 layers = zip(english_NSD, foreign_NSD, strict=True)
                 tables[pooling][language] = {
@@ -155,8 +186,10 @@ class RetrievalEvaluator(Evaluator):
             "retrieval_mean_centred_xx_to_en": head["centred_xx_to_en"]["value"],
             "retrieval_best_layer": layer,
             "retrieval_best_layer_centred": head["centred_en_to_xx"]["layer"],
+            "pivot": next(iter(self.pairs.values())).pivot,
             "pairs": {language: len(aligned) for language, aligned in self.pairs.items()},
             "by_language": tables,
             "by_layer": by_layer,
             "best": best,
+            "examples": examples(self.pairs, {code: rows[layer] for code, rows in found.items()}),
         }

@@ -173,6 +173,8 @@ def retrieval(runs: Runs) -> dict[str, Any] | None:
         "values": values,
         "kinds": pictures.KINDS,
         "best": {kind: best_layer(layers, f"{kind}_en_to_xx") for kind in pictures.KINDS},
+        "examples": values.get("examples", ()),
+        "pivot": values.get("pivot", "en"),
         "beside": pictures.beside_layers(values, run.last("floors")),
     }
 

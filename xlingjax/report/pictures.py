@@ -64,11 +64,12 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
         return []
     first = next(iter(evaluated))
     levels = {"chance": 100 * chance(evaluated[first][-1][1])}
+    pivot = evaluated[first][-1][1].get("pivot", "en")
     means = runs[first].last("floors").get("mean", {})
     levels |= {FLOORS[floor]: 100 * mean for floor, mean in means.items()}
     panels = []
     for kind, title in KINDS.items():
-        panel = Panel(f"{title}: en → xx (%)", _axis(runs), True, levels=levels)
+        panel = Panel(f"{title}: {pivot} → xx (%)", _axis(runs), True, levels=levels)
         for name, evaluations in evaluated.items():
             at = _along(runs, runs[name], [step for step, _ in evaluations])
             key = f"retrieval_mean{ENDINGS[kind]}"

@@ -22,14 +22,12 @@ from xlingjax.config.recipe import read_recipe
 from xlingjax.convert.export_model import export_model
 from xlingjax.data.check import check
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.held_out_pairs import Pairs, read_pairs
 from xlingjax.data.text.aligned import Lines, files_of, read_aligned, require_two
 from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.errors import UserError, require_whole
-from xlingjax.evaluation.retrieval import nearest
-from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.report.run import read_run
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
@@ -46,7 +44,6 @@ PIECES = 16_000  # of the vocabulary: words are pieces of their own, as far as t
 BATCH = 512  # pairs, each other's negatives
 EPOCHS = 24
 UNMEASURED = 500  # steps, which take a minute or two
-SHOWN = 5  # right and wrong ones, of each so many
 TOLD = 20  # findings of the check
 RECORD = "start.json"
 REMEDY = "choose another --to"
@@ -261,21 +258,16 @@ def _recipe(values: Mapping[str, Any]) -> str:
 
 
 def _show(folder: Path) -> None:
-    """Prints held-out sentences and what is found for them among the held-out translations."""
-    run = open_run(folder / "run")
-    for pairs in read_pairs(folder / "text/held_out").values():
-        found = _found(run, pairs)
-        right = int((found == np.arange(len(pairs))).sum())
+    """Prints how many held-out sentences find their translations, and some that do and do not."""
+    values = read_run(folder / "run").last("retrieval")
+    for language, scores in values["by_language"]["mean"].items():
+        count = values["pairs"][language]
+        (layer,) = scores.values()
         print(
-            f"\n{pairs.language} to {pairs.pivot}: the right translation is found for {right} of"
-            f" {len(pairs)} held-out sentences, among these {len(pairs)}"
+            f"\n{language} to {values['pivot']}: the right translation is found for"
+            f" {round(layer['raw_xx_to_en'] * count)} of {count} held-out sentences, among these"
+            f" {count}"
         )
-        correct = found == np.arange(len(pairs))
-        for mark, those in (("right", correct), ("wrong", ~correct)):
-            for i in np.nonzero(those)[0][:SHOWN]:
-                print(f"  {mark}  {pairs.foreign[i]:.100}\n         {pairs.english[found[i]]:.100}")
-
-
-def _found(run: TrainedRun, pairs: Pairs) -> np.ndarray:
-    sides = ((pairs.foreign, pairs.language), (pairs.english, pairs.pivot))
-    return nearest(*(run.embed([*texts], code)[-1] for texts, code in sides))
+    for one in values["examples"]:
+        mark = "right" if one["right"] else "wrong"
+        print(f"  {mark}  {one['sentence']:.100}\n         {one['found']:.100}")
