@@ -14,7 +14,8 @@ import xlingjax
 
 pytest.importorskip("setuptools", "77", reason="without a network it is built by what is here")
 ROOT = Path(__file__).parents[1]
-BUILT_OF = ("xlingjax", "tasks", "gin", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+BUILT_OF = ("xlingjax", "tasks", "gin", "pyproject.toml", "setup.py")
+BUILT_OF += ("README.md", "LICENSE", "NOTICE")
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 NOT_THERE = ("PYTHONPATH", "XLA_FLAGS")  # of the tests, which have eight devices
 USE = """
@@ -32,6 +33,8 @@ for recipe in recipes():
 assert main(["demo", "data", "--languages", "en", "de", "--size", "mono=200", "pairs=200"]) == 0
 vocab = ["--mono", "data/mono", "--size", "300", "--character-coverage", "1"]
 assert main(["vocab", *vocab, "--to", "vocab"]) == 0
+assert main(["start", "data/parallel", "--to", "started"]) == 0
+assert Path("started/model/config.json").is_file()
 # The recipe is found and read, to the vocabulary that it wants.
 assert main(["pretrain", "--gin-file", "xlm_tiny", "--to", "run"]) == 2
 """

@@ -1,6 +1,7 @@
 """The command `xlingjax`: its verbs, in families beside this file."""
 
 import argparse
+import contextlib
 import gc
 import os
 import sys
@@ -13,6 +14,7 @@ from xlingjax.cli.machine import RECIPE, prepare_machine
 from xlingjax.cli.verb import Parser, add_verbs
 from xlingjax.errors import EXIT_CODE, INTERRUPTED, Stopped, UserError, in_one_line
 from xlingjax.runtime.files import refused_by_system, require_unicode
+from xlingjax.runtime.progress import told
 from xlingjax.runtime.quiet import Printed
 from xlingjax.runtime.trust import trusting
 
@@ -90,7 +92,10 @@ def run(argv: Sequence[str]) -> int:
     args.overrides = overrides
     # Before the verb imports what starts JAX.
     prepare_machine(args)
-    with trusting(getattr(args, "trust", False)):
+    # Of a command that was typed; of the processes of one run each would tell.
+    alone = isinstance(sys.stderr, Printed) and getattr(args, "process_id", -1) < 1
+    working = told(args.name) if alone else contextlib.nullcontext()
+    with trusting(getattr(args, "trust", False)), working:
         return args.verb(args)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from xlingjax.errors import UserError
+from xlingjax.runtime import progress
 
 _COLOUR = r"(?:[0-4]|[39][0-7]|38;5;\d+|38;2;\d+;\d+;\d+)"
 _COLOURS = rf"\x1b\[{_COLOUR}(?:;{_COLOUR})*m"
@@ -31,6 +32,7 @@ class Printed(io.TextIOWrapper):
         self._obeyed_or_shown = f"({kept})|{_CONTROL}"
 
     def write(self, text: str) -> int:
+        progress.before_output()
         super().write(re.sub(self._obeyed_or_shown, _shown, text))
         return len(text)
 

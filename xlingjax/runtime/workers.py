@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.progress import doing
 
 Calls = Sequence[tuple[str, Callable[[], Any]]]
 """(what an error names, the call) of each; what the calls give is lost, so that they write it."""
@@ -39,7 +40,8 @@ def in_processes(calls: Calls, processes: int) -> None:
     try:
         with _without_script():
             begun = {pool.submit(_make, content): shown for shown, content in packed}
-        for future in concurrent.futures.as_completed(begun):
+        for number, future in enumerate(concurrent.futures.as_completed(begun), 1):
+            doing(f"{number} of {len(begun)} parts")
             if error := future.result():
                 raise UserError(error)
     except BrokenProcessPool:

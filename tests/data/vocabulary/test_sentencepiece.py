@@ -127,6 +127,8 @@ def test_smoothed_sample_shares(corpus, vocabulary_folder):
 
 def test_a_sample_takes_every_sentence_equally_often_give_or_take_one():
     class Lines:
+        path = "x.txt"
+
         def lines(self):
             return iter(["a", "", "b", "c"])
 

@@ -13,7 +13,6 @@ from xlingjax.cli.tasks import require_read
 from xlingjax.config import task as benchmark
 from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
-from xlingjax.inference.progress import Progress
 from xlingjax.inference.sentences import Sentences
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows.tasks import follow as following
@@ -244,14 +243,3 @@ def test_a_task_goes_on_with_the_languages_that_are_left(tmp_path, monkeypatch, 
     search("de", reads=States(1, "mean", (1,), ("mean",), prefix="query: "))
     search("fr", text="another")
     assert searched == ["de", "fr", "de", "fr"]
-
-
-def test_progress_is_said_every_ten_seconds(capsys):
-    now = [0.0]
-    progress = Progress(" of 2,000", clock=lambda: now[0])
-    for now[0] in (4.0, 9.0, 12.0, 15.0, 23.0):
-        progress.add(300)
-    assert capsys.readouterr().err.splitlines() == [
-        "encoding: 900 of 2,000 sentences, 75 a second",
-        "encoding: 1,500 of 2,000 sentences, 65 a second",
-    ]

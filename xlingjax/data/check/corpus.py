@@ -21,6 +21,7 @@ from xlingjax.data.text.sources import Patterns, find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text, repeated
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.runtime.progress import doing
 
 LONG_LINE = 5000  # characters beyond which a line is probably not a sentence
 MANY = {"repeated": 0.2, "copied": 0.01, "garbled": 0.01, "empty": 0.0, "unknown": 0.01}
@@ -102,6 +103,7 @@ def _check_codes(texts: Sequence[Text], pairs: Sequence[Pair], findings: Finding
 
 def _read(text: Text, findings: Findings) -> list[str] | None:
     """The lines of a text; None, after a finding, if they cannot be read."""
+    doing(f"reading {text.path}")
     try:
         lines = [*text.lines()]
     except UserError as error:

@@ -25,6 +25,7 @@ from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_bytes, write_text
+from xlingjax.runtime.progress import doing
 
 LONGEST_LINE = 16_384  # bytes of a line that SentencePiece learns from; it passes over longer ones
 PART = LONGEST_LINE // 8  # characters of the parts that longer ones are cut in
@@ -60,6 +61,7 @@ def texts_by_language(
 def sentences_of(texts: Sequence[Text]) -> Iterator[str]:
     """Lines, and the parts of those that SentencePiece would pass over."""
     for text in texts:
+        doing(f"reading {text.path}")
         for line in text.lines():
             if len(line) > PART and len(line.encode()) > LONGEST_LINE:
                 yield from _parts(line)

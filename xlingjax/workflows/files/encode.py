@@ -17,10 +17,10 @@ from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.encode import longest_row, require_room
-from xlingjax.inference.progress import Progress
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import replaced, require_apart, require_file
+from xlingjax.runtime.progress import Progress
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
 LINES = 1 << 13  # whose vectors are in memory at a time
@@ -153,7 +153,7 @@ def vectors_in_parts(
     are empty, or a vector is no numbers."""
     if not any(lines):
         raise UserError("no sentences: the file is empty")
-    progress = Progress(f" of {sum(map(bool, lines)):,}")
+    progress = Progress("encoding", f" of {sum(map(bool, lines)):,}")
     for start in range(0, len(lines), LINES):
         part = lines[start : start + LINES]
         vectors = np.zeros((len(part), trained.width), np.float32)

@@ -35,6 +35,7 @@ from xlingjax.model.decoding import Decoding
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.files import require_apart, write_json
 from xlingjax.runtime.lock import alone_at
+from xlingjax.runtime.progress import Progress
 from xlingjax.runtime.quiet import as_line
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.shutdown import stopped_by
@@ -95,6 +96,7 @@ def write(request: Request) -> None:
         to_score = texts(request.score) if request.score else itertools.repeat("")
         pairs = zip(texts(path), to_score, strict=False)
         started = time.monotonic()
+        progress = Progress("written")
         number, empty = done, 0
         for chunk in chunks(itertools.islice(pairs, done, None)):
             lines, given = zip(*chunk, strict=True)
@@ -111,6 +113,7 @@ def write(request: Request) -> None:
                     best += found
                 output.write(_shown(number, made))
             number += len(lines)
+            progress.add(len(lines))
         output.finish()
         before = f" and {done:,} before" if done else ""
         of_them = f", {empty:,} of them empty" if empty else ""

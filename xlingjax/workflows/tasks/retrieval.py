@@ -11,11 +11,11 @@ from xlingjax.data.labelled.task import Task, has_gold, read
 from xlingjax.evaluation import bucc, tatoeba
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
-from xlingjax.inference.progress import Progress
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import LONGEST, Sentences
 from xlingjax.runtime.files import parsed_json, write_json
 from xlingjax.runtime.machine import all_agree, is_primary
+from xlingjax.runtime.progress import Progress
 
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
@@ -107,7 +107,7 @@ class Search:
     found: Path
     languages: Sequence[str]
     layers: Layers = dataclasses.field(default_factory=dict)
-    progress: Progress = dataclasses.field(default_factory=Progress)
+    progress: Progress = dataclasses.field(default_factory=lambda: Progress("encoding"))
 
     def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
         """Of retrieval the line that each English line finds, of mining the pairs."""
