@@ -42,12 +42,12 @@ import json
 import sys
 from pathlib import Path
 
-print("| seed | minutes | tokens | raw | layer | centred | layer |\n|---|--:|--:|--:|--:|--:|--:|")
+print("| seed | minutes | tokens | raw | centred |\n|---|--:|--:|--:|--:|")
 for seed in sys.argv[1:]:
     run = Path("runs", f"x-{seed}")
     found = json.loads((run / "report.json").read_text(encoding="utf-8"))["summary"]
     cells = [f"{int((run / 'seconds').read_text()) / 60:.1f}", f"{found['tokens_seen'] / 1e6:.1f} M"]
     for kind in ("", "_centred"):
-        cells += [f"{100 * found[f'retrieval_mean{kind}']:.1f}", f"{found[f'retrieval_best_layer{kind}']:g}"]
+        cells.append(f"{100 * found[f'retrieval_mean{kind}']:.1f}")
     print(f"| {seed} | {' | '.join(cells)} |")
 END

@@ -25,7 +25,7 @@ import torch
 import transformers
 
 from xlingjax.data.held_out_pairs import Pairs, pairs_with_pivot, read_pairs
-from xlingjax.evaluation.retrieval import SCORES, best_layer, mean_by_layer, score_layer
+from xlingjax.evaluation.retrieval import SCORES, mean_by_layer, score_layer
 
 WARMUP = 0.05
 """Of the time."""
@@ -103,7 +103,7 @@ def retrieval(model, tokenizer, pairs: dict[str, Pairs]) -> dict:
     layers = mean_by_layer(tables)
     best = {}
     for score in SCORES:
-        at = best_layer(layers, score)
+        at = max(layers, key=lambda layer: layers[layer][score])
         best[score] = {"layer": int(at), "value": layers[at][score]}
     return {"best": best, "by_layer": layers}
 

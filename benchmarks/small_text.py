@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.held_out_pairs import pairs_with_pivot, read_pairs
+from xlingjax.evaluation.floors import lsi
 from xlingjax.report.run import read_run
 
-METHODS = ("TF-IDF", "LSI of n-grams", "xlingjax start")
+METHODS = ("TF-IDF", "LSI of n-grams", "600 wide", "xlingjax start")
 
 
 def both(scores: dict[str, float]) -> float:
@@ -39,7 +40,8 @@ def measured(stem: str, seed: int, out: Path) -> tuple[list[float], float, int, 
     run = read_run(folder / "run")
     floors = run.last("floors")
     layers = run.last("retrieval")["by_language"]["mean"][language]
-    found = [floors["char_tfidf"][language], floors["lsi"][language], layers["0"]]
+    wide = lsi(test, train, dimensions=600)
+    found = [floors["char_tfidf"][language], floors["lsi"][language], wide, layers["0"]]
     return [*map(both, found)], seconds, len(train), len(test)
 
 

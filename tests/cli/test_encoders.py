@@ -181,7 +181,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         )
         == 0
     )
-    assert f"layer {best_layer(run)} (best of the run's retrieval)" in capsys.readouterr().out
+    assert f"layer {layer_of(run)} (that of the run's retrieval)" in capsys.readouterr().out
     vectors = np.load(tmp_path / "v.npy")
     for code in ("de", "en"):  # two files, not one over the other
         words = [
@@ -195,7 +195,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         assert main.main([*words, "--layer", "0", "--to", str(tmp_path / f"w.{code}")]) == 0
     assert not np.array_equal(*(np.load(tmp_path / f"w.{code}.npy") for code in ("de", "en")))
     np.testing.assert_allclose(
-        vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5
+        vectors, open_run(run).embed(ENGLISH, "en")[layer_of(run)], atol=1e-5
     )
     words = [
         "align",
@@ -259,9 +259,9 @@ def links_of(path):
     ]
 
 
-def best_layer(run):
+def layer_of(run):
     return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"][
-        "retrieval_best_layer"
+        "retrieval_layer"
     ]
 
 

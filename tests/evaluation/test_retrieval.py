@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_a_language_offset_hides_alignment_from_raw_cosine_only():
     assert scores["centred_en_to_xx"] == scores["centred_xx_to_en"] == 1.0
 
 
-def test_mean_over_languages_and_best_layer():
+def test_mean_over_languages():
     def flat(value):
         return dict.fromkeys(retrieval.SCORES, value)
 
@@ -58,8 +60,6 @@ def test_mean_over_languages_and_best_layer():
     }
     by_layer = retrieval.mean_by_layer(table)
     assert by_layer["1"]["raw_en_to_xx"] == pytest.approx(0.5) == by_layer["2"]["raw_en_to_xx"]
-    assert retrieval.best_layer(by_layer, "raw_en_to_xx") == "1"  # the lower of two equals
-    assert retrieval.best_layer({"2": flat(0.1), "10": flat(0.2)}, "raw_en_to_xx") == "10"
 
 
 def test_pooling_weights():
@@ -133,13 +133,20 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
     assert values["by_language"]["mean"]["fr"]["0"]["centred_en_to_xx"] <= 0.3
     layers = values["by_layer"]["mean"]
     assert list(layers) == ["0", "1", "2"]
-    assert values["retrieval_mean"] == max(v["raw_en_to_xx"] for v in layers.values())
-    assert values["retrieval_mean_centred"] == max(v["centred_en_to_xx"] for v in layers.values())
+    # All figures are of one layer, the last or the one that is named.
+    plain = ("raw_en_to_xx", "centred_en_to_xx", "raw_xx_to_en", "centred_xx_to_en")
+    names = ("mean", "mean_centred", "mean_xx_to_en", "mean_centred_xx_to_en")
+    first = dataclasses.replace(probe, layer=1)(encoder, params, 7, None)
+    for layer, found in (("2", values), ("1", first)):
+        assert found["retrieval_layer"] == int(layer)
+        assert [found[f"retrieval_{name}"] for name in names] == [layers[layer][p] for p in plain]
+    with pytest.raises(UserError, match="retrieval.layer=3: the model has 2 layers"):
+        dataclasses.replace(probe, layer=3).require(encoder.config)
     # Of the two languages in turn; what is wrong beside what is right.
     shown = values["examples"]
     right = [one for one in shown if one["right"]]
     wrong = [one for one in shown if not one["right"]]
-    layer = str(values["retrieval_best_layer"])
+    layer = str(values["retrieval_layer"])
     of_layer = {code: of[layer] for code, of in values["by_language"]["mean"].items()}
     found = sum(round(of_layer[code]["raw_xx_to_en"] * len(aligned[code])) for code in aligned)
     assert len(right) == min(found, retrieval.SHOWN) > 0 and len(wrong) == retrieval.SHOWN

@@ -36,12 +36,11 @@ def test_scores_of_generated_text_are_those_on_test_not_dev(tmp_path):
 def test_summary(report):
     summary = report[1]["summary"]
     expected = {
-        # Layer 1 of the last evaluation: 0.6 + 0.1, mean of de +0.05 and zh -0.05.
-        "retrieval_mean": 0.7,
-        "retrieval_mean_centred": 0.8,  # layer 2: 0.6 + 0.2
-        "retrieval_best_layer": 1,
-        "retrieval_best_layer_centred": 2,
-        "retrieval_mean_mlm_only": 0.3,
+        # Layer 2 of the last evaluation, not layer 1, which has 0.7: mean of de +0.05, zh -0.05.
+        "retrieval_mean": 0.6,
+        "retrieval_mean_centred": 0.8,  # 0.6 + 0.2
+        "retrieval_layer": 2,
+        "retrieval_mean_mlm_only": 0.2,
         "retrieval_mean_mlm_only_centred": 0.4,
         "tokens_seen_mlm_only": 40_000,
         "nli_en": 0.85,  # test, not dev
@@ -73,7 +72,7 @@ def test_the_page_shows_values_beside_chance_and_other_runs(report):
     # Retrieval raw and centred, two losses.
     assert source.count("<svg") == 4
     # On top, beside the compared run; chance is (1/200 + 1/300) / 2.
-    assert "layer 1, the best (0 to 1) 0.7 0.3" in text and "subtracted, layer 2 0.8 0.4" in text
+    assert "of layer 2 (0 to 1) 0.6 0.2" in text and "subtracted 0.8 0.4" in text
     # The summary has no such figure of the other run.
     assert "retrieval by chance, 200 pairs a language 0.004167 –" in text
     assert "de, wrong Die <b>Katze</b> schläft. A dog barks. The cat sleeps." in text

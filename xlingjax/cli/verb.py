@@ -210,5 +210,5 @@ UNVERIFIED = option(
     dest="verify",
 )
 RUN = option("run", "a run; RUN@STEP; hf:FOLDER_OR_ID", metavar="RUN")
-LAYER = "the run's own, else best of its retrieval, else the last"
+LAYER = "the run's own, else that of its retrieval, else the last"
 PREFIX = "text before every sentence, as 'query: ' (default: the run's own)"

@@ -93,8 +93,8 @@ def floors(
 
 
 def verdict(retrieval: float, means: Mapping[str, float]) -> str:
-    """A line: which floors a run's retrieval is above. retrieval: raw en to xx at the best layer,
-    mean over languages, 0..1; means: that of each floor."""
+    """A line: which floors a run's retrieval is above. retrieval: raw en to xx, mean over
+    languages, 0..1; means: that of each floor."""
     named: dict[str, list[str]] = {"above": [], "not above": []}
     for floor, value in means.items():
         place = "above" if retrieval > value else "not above"

@@ -4,7 +4,8 @@ Conventions are XTREME's (`evaluate_retrieval.py`): mean over all tokens but pad
 included; English is the query and the foreign side the index. Two things differ and are named:
 every layer is scored, not one fixed layer, and beside the `raw` cosine stands `centred`, after each
 side's mean vector has been removed. A multilingual encoder sets languages apart by a nearly
-constant offset; raw scores measure that offset too, centred ones do not.
+constant offset; raw scores measure that offset too, centred ones do not. The plain figures are of
+one layer, which is fixed beforehand: the last, or the one whose states the run trains as vectors.
 """
 
 import itertools
@@ -17,9 +18,11 @@ from jax.sharding import Mesh
 
 from xlingjax.data.held_out_pairs import Pairs, held_out
 from xlingjax.data.overlap import HeldOut
+from xlingjax.errors import UserError
 from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
+from xlingjax.model.config import ModelConfig
 from xlingjax.training.evaluator import Evaluator
 
 SHOWN = 5  # sentences that find their translation, and as many that do not
@@ -69,14 +72,6 @@ def mean_by_layer(
     }
 
 
-def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
-    """The layer where the mean over languages is highest; the lower layer on a tie.
-
-    Chosen on the pairs it is reported on: a ceiling, as the report says beside it.
-    """
-    return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
-
-
 def examples(
     pairs: Mapping[str, Pairs], found: Mapping[str, np.ndarray]
 ) -> list[dict[str, str | bool]]:
@@ -104,7 +99,8 @@ class RetrievalEvaluator(Evaluator):
 
     pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a
     language cost a few seconds. Fewer pairs are an easier search, so figures compare only at equal
-    `pairs`, which the result states. prefix: text before every sentence.
+    `pairs`, which the result states. prefix: text before every sentence. layer: of the
+    plain figures (0: the embeddings; None: the last).
 
     Values by language, layer ("0": the embedding output) and pooling, accuracies in 0..1:
 
@@ -115,12 +111,11 @@ class RetrievalEvaluator(Evaluator):
     - pairs: {language: number of pairs searched among}
     - by_language: {pooling: {language: {layer: `SCORES`}}}
     - by_layer: {pooling: {layer: the same four, mean over languages}}
-    - best: {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best for it
-    - examples: see `examples`; by raw cosine, at the layer best for en_to_xx
+    - examples: see `examples`; by raw cosine, at `layer`
 
-    and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred
-    (en_to_xx, mean over languages, best layer), retrieval_mean_xx_to_en and
-    retrieval_mean_centred_xx_to_en, retrieval_best_layer.
+    and, as plain numbers under the first pooling at `layer`, mean over languages, retrieval_mean
+    and retrieval_mean_centred (en_to_xx), retrieval_mean_xx_to_en and
+    retrieval_mean_centred_xx_to_en; retrieval_layer.
     """
 
     pairs: Mapping[str, Pairs]
@@ -131,6 +126,14 @@ class RetrievalEvaluator(Evaluator):
     tokens_per_batch: int = 4096
     name: str = "retrieval"
     prefix: str = ""
+    layer: int | None = None
+
+    def require(self, model: ModelConfig) -> None:
+        if self.layer is not None and self.layer > model.layers:
+            raise UserError(
+                f"{self.name}.layer={self.layer}: the model has {model.layers} layers; 0 to"
+                f" {model.layers}, 0 being the embeddings"
+            )
 
     def held_out(self) -> list[HeldOut]:
         return held_out(self.pairs)
@@ -168,28 +171,19 @@ class RetrievalEvaluator(Evaluator):
                     str(layer): score_layer(*states, mesh) for layer, states in enumerate(layers)
                 }
         by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
-        best: dict[str, dict[str, dict[str, Any]]] = {}
-        for pooling, scores in by_layer.items():
-            at = {score: best_layer(scores, score) for score in SCORES}
-            best[pooling] = {
-                score: {"layer": int(layer), "value": scores[layer][score]}
-                for score, layer in at.items()
-            }
+        layer = model.config.layers if self.layer is None else self.layer
         # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
-        head = best[self.poolings[0]]
-        layer = head["raw_en_to_xx"]["layer"]
+        plain = by_layer[self.poolings[0]][str(layer)]
         values: dict[str, Any] = {"kind": "retrieval", "prefix": self.prefix, "cut": cuts}
         return {name: value for name, value in values.items() if value} | {
-            "retrieval_mean": head["raw_en_to_xx"]["value"],
-            "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
-            "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
-            "retrieval_mean_centred_xx_to_en": head["centred_xx_to_en"]["value"],
-            "retrieval_best_layer": layer,
-            "retrieval_best_layer_centred": head["centred_en_to_xx"]["layer"],
+            "retrieval_mean": plain["raw_en_to_xx"],
+            "retrieval_mean_centred": plain["centred_en_to_xx"],
+            "retrieval_mean_xx_to_en": plain["raw_xx_to_en"],
+            "retrieval_mean_centred_xx_to_en": plain["centred_xx_to_en"],
+            "retrieval_layer": layer,
             "pivot": next(iter(self.pairs.values())).pivot,
             "pairs": {language: len(aligned) for language, aligned in self.pairs.items()},
             "by_language": tables,
             "by_layer": by_layer,
-            "best": best,
             "examples": examples(self.pairs, {code: rows[layer] for code, rows in found.items()}),
         }

@@ -13,7 +13,6 @@ from typing import Any
 from jinja2 import TemplateError
 
 from xlingjax.evaluation.alignment import METHODS
-from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing, html, pictures, rows, schedule, summary
 from xlingjax.report.run import Run, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
@@ -166,13 +165,12 @@ def retrieval(runs: Runs) -> dict[str, Any] | None:
     if not values:
         return None
     # Of several poolings the first, which the plain figures are of.
-    pooling, layers = next(iter(values["by_layer"].items()))
+    pooling = next(iter(values["by_layer"]))
     return {
         "over_training": drawing.labelled(pictures.retrieval(runs), "retrieval"),
         "pooling": pooling,
         "values": values,
         "kinds": pictures.KINDS,
-        "best": {kind: best_layer(layers, f"{kind}_en_to_xx") for kind in pictures.KINDS},
         "examples": values.get("examples", ()),
         "pivot": values.get("pivot", "en"),
         "beside": pictures.beside_layers(values, run.last("floors")),

@@ -56,7 +56,7 @@ def chance(values: Mapping[str, Any]) -> float:
 
 
 def retrieval(runs: Mapping[str, Run]) -> list[Any]:
-    """Mean over languages at each evaluation's best layer, raw and centred, a curve per run, from
+    """Mean over languages at the run's layer, raw and centred, a curve per run, from
     two points on; beside it what chance and simple models reach."""
     evaluated = {name: run.first_evaluated("retrieval") for name, run in runs.items()}
     evaluated = {name: evaluations for name, evaluations in evaluated.items() if evaluations}

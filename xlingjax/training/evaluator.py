@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from xlingjax.data.overlap import HeldOut
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 
 
@@ -17,6 +18,9 @@ class Evaluator(abc.ABC):
     """In evaluations.jsonl, and before the name of a metric: "nli_dev/mean"."""
     at_end = False
     """True: not before the last step, for what takes long."""
+
+    def require(self, model: ModelConfig) -> None:  # noqa: B027, most ask for nothing
+        """Raises UserError, before the first step, for a model that it cannot measure."""
 
     def held_out(self) -> Sequence[HeldOut]:
         """Lines that it measures on and no training text should have."""

@@ -340,6 +340,10 @@ def require_settings(
         microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
     )
     stopping.check(evaluators, eval_every)
+    # Of a dry run they are not made yet.
+    for one in evaluators:
+        if isinstance(one, Evaluator):
+            one.require(model)
     require_loss_scale(model, optimizer)
 
 

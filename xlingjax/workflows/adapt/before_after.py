@@ -8,7 +8,7 @@ from xlingjax.report.run import Run
 
 VISIBLE = "perplexity beside the translation, mean"
 HIDDEN = "the same words, the translation hidden, mean"
-RETRIEVAL = "retrieval en to xx, mean, best layer"
+RETRIEVAL = "retrieval en to xx, mean"
 CENTRED = "the same, each language's mean subtracted"
 ALIGNMENT = "alignment error rate"
 ERRORS = ("perplexity, mean", VISIBLE, ALIGNMENT)

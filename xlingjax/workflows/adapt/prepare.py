@@ -373,6 +373,7 @@ def recipe_text(
     if own and own.pooling:
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")
         lines.append(f"retrieval.prefix = {own.prefix!r}")
+        lines.append(f"retrieval.layer = {own.layer!r}")
     # Last, so that what the command line says has the last word.
     for file in request.files:
         lines.append(f'include "{Path(file).absolute()}"')

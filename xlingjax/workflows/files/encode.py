@@ -207,7 +207,7 @@ def chosen(
     trained: TrainedRun, run: str, layer: int | None, pooling: str | None, prefix: str | None
 ) -> tuple[Sentences, str]:
     """How sentence vectors are made, and words for it: what was given, else the run's own way; of a
-    run that has none the mean, at the layer where its own retrieval was best, else the last."""
+    run that has none the mean, at the layer that its retrieval is measured at, else the last."""
     own = trained.sentences
     if layer is not None:
         layer = known_layer(trained, layer)
@@ -221,11 +221,11 @@ def chosen(
     if layer is None and own is None:
         evaluations = read_result(run_and_checkpoint(run)[0]).get("evaluations", {})
         # An imported model has no result, and a run without held-out pairs no retrieval in it.
-        layer = evaluations.get("retrieval", {}).get("retrieval_best_layer")
-        why = " (best of the run's retrieval)"
+        layer = evaluations.get("retrieval", {}).get("retrieval_layer")
+        why = " (that of the run's retrieval)"
     if layer is None:
         layer = trained.model.config.layers
-        why = why if own else " (the last: no retrieval in a result.json to choose by; see --layer)"
+        why = why if own else " (the last)"
     return dataclasses.replace(way, layer=layer), f"layer {layer}{why}, {way.said()}"
 
 
