@@ -43,7 +43,7 @@ FEWEST = 100  # pairs, of which something can be learned and measured
 PIECES = 16_000  # of the vocabulary: words are pieces of their own, as far as there are so many
 BATCH = 512  # pairs, each other's negatives
 EPOCHS = 24
-UNMEASURED = 500  # steps, which take a minute or two
+UNMEASURED = 2_000_000  # tokens a minute, which any machine reads in that time
 TOLD = 20  # findings of the check
 RECORD = "start.json"
 REMEDY = "choose another --to"
@@ -195,7 +195,8 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
             folder / "vocab", parallel=f"{folder}/text/train", size=PIECES, character_coverage=1
         )
         values = _settings(folder) | {"SEED": request.seed}
-        if values["TRAIN_STEPS"] > UNMEASURED:
+        tokens = values["TRAIN_STEPS"] * values["BATCH"] * values["LENGTH"]
+        if tokens > UNMEASURED * request.minutes:
             draft = folder / "draft.gin"
             write_text(draft, _recipe(values))
             speed = measured([str(draft)], (), folder / "trial", machine, evaluations=False)
