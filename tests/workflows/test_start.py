@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from xlingjax import demo, open_run
 from xlingjax.cli.main import main
 from xlingjax.data.held_out_pairs import read_pairs
+from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.workflows import start
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +125,6 @@ def test_pairs_that_are_shifted_are_told_and_read_again_when_repaired(lines, tmp
     assert "line i is translated by line i-1 of the other file" in printed.out
     assert "the text has errors (above)" in printed.err
     (tmp_path / "t.en").write_text("".join(second), "utf-8")
-    from xlingjax.workflows import start
-
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(start, "_trained", lambda *_: 0)
         assert main(words) == 0
@@ -143,3 +144,19 @@ def test_real_pairs_are_found_better_than_without_training(tmp_path):
     printed = on_one_device(["start", *files, "--to", str(tmp_path / "out")])
     (line,) = [one for one in printed.splitlines() if one.startswith("retrieval ")]
     assert "not above" not in line and float(line.split()[1]) > 95
+
+
+def test_steps_are_those_that_fit_into_the_minutes(lines, tmp_path, monkeypatch):
+    """By the speed of a trial, with a fifth of the time for all that is not a step."""
+    launched = []
+    speed = {"seconds_to_compile": 10.0, "seconds_per_step": 2.0}
+    monkeypatch.setattr(start, "measured", lambda *_, **__: speed)
+    monkeypatch.setattr(start, "launch", lambda recipe, *_: launched.append(recipe) or 1)
+    pairs = tuple(f"{lines}/train.{code}" for code in ("kab", "fur"))
+    request = start.Start(pairs, (), minutes=0.001, source=None)
+    start._write_text(start.read_aligned(pairs, ()), tmp_path / "text", 0)
+    until = time.monotonic() + 50
+    assert start._trained(request, tmp_path, RuntimeConfig(), until) == 1
+    # (0.8 * 50 - 10) / 2, less the seconds that have gone by.
+    steps = launched[0].bound["steps"]
+    assert 8 <= steps <= 15 and launched[0].bound["eval_every"] == -(-steps // 4)
