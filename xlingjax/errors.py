@@ -32,6 +32,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def meant(word: str, known: Iterable[str]) -> str:
+    """As `did_you_mean`; where nothing is near all that there are."""
+    known = [*known]
+    return did_you_mean(word, known) or f"; there are {', '.join(known) or 'none'}"
+
+
 def in_one_line(error: UserError) -> str:
     """The message without what gin appends; a user's ends of line are shown as backslash n."""
     message = _OF_GIN.sub("", str(error))

@@ -89,7 +89,7 @@ def test_the_command_alone_prints_help(capsys):
         ("None", "None"),
         ("true", "True"),
         ("data/mono/*.txt", "'data/mono/*.txt'"),
-        ("de", "en", "'de,en'"),
+        ("de,en", "'de,en'"),
         ("'quoted'", "'quoted'"),
         ("('a', 'b')", "('a', 'b')"),
         ("it's", '"it\'s"'),
@@ -353,8 +353,9 @@ def test_the_demo_corpus_by_counts(tmp_path, refused, capsys):
     assert "de, en; " in said
     refused(main.main([*argv, "mono=few"]), "--size", "'few' is not a whole number")
     refused(main.main([*argv, "mono"]), "--size", "write NAME=COUNT")
-    refused(main.main([*argv, "monos=3"]), "size 'monos': choose from mono, ")
-    refused(main.main(["demo", str(tmp_path), "--languages", "xx", "en"]), "language 'xx'")
+    refused(main.main([*argv, "monos=3"]), "no size 'monos'; did you mean 'mono'?")
+    argv = ["demo", str(tmp_path), "--languages", "xx", "en"]
+    refused(main.main(argv), "no language 'xx'; there are ")
 
 
 def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):

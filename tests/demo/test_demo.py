@@ -134,8 +134,8 @@ def test_another_choice_leaves_nothing_behind(tmp_path):
     left = [p for name in ("*-de.*", "de-*", "de.*") for p in tmp_path.rglob(name)]
     assert left == [] and (tmp_path / "mine.txt").exists()
     for given, message in (
-        ({"languages": ("en", "xx")}, "language 'xx': choose from de, en"),
-        ({"sizes": {"monos": 3}}, "size 'monos': choose from mono"),
+        ({"languages": ("en", "xx")}, "no language 'xx'; there are de, en"),
+        ({"sizes": {"monos": 3}}, "no size 'monos'; did you mean 'mono'"),
     ):
         with pytest.raises(UserError, match=message):
             demo.write(tmp_path / "x", **given)

@@ -30,7 +30,9 @@ def test_a_log_gets_a_line_a_minute_and_none_while_the_command_prints():
     done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True)
     assert done.stdout == "first\nsecond\n"
     (line,) = done.stderr.splitlines()
-    assert re.fullmatch(r"vocab 0:0[34], encoding: 900 of 2,000 sentences, [\d,]+ a second", line)
+    assert re.fullmatch(
+        r"vocab: 0:0[34] so far, encoding: 900 of 2,000 sentences, [\d,]+ a second", line
+    )
 
 
 def test_a_terminal_has_a_line_that_output_replaces():

@@ -82,8 +82,8 @@ EARLY = StoppingConfig(4, "dev/ppl/mean")
     "change, said",
     [
         ({"eval_every": 0}, "EVAL_EVERY=0 has none before the end"),
-        ({"stopping": StoppingConfig(4, "test/ppl/mean")}, r"no evaluator .*\(there is dev\)"),
-        ({"evaluators": []}, "there is none: set HELDOUT_TEXT or DEV_FILES"),
+        ({"stopping": StoppingConfig(4, "test/ppl/mean")}, "no evaluator .*; there are dev"),
+        ({"evaluators": []}, "no evaluator .*; set HELDOUT_TEXT or DEV_FILES"),
     ],
 )
 def test_a_metric_that_is_not_measured_is_refused_before_the_first_step(tmp_path, change, said):

@@ -235,7 +235,7 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--objectives", "mlm", "tlx"], "--objectives tlx: there are btmlm, camlm"),
+        (["--objectives", "mlm", "tlx"], "--objectives tlx: no objective; did you mean 'tlm'?"),
         (["--objectives", "mlm", "mlm"], "name at least one, and each once"),
         (["--objectives", "clm"], "--objectives clm: clm is not for an encoder to go on with"),
         (["--objectives", "unicoder", "--parallel", "x"], "unicoder: cl_mlm is not for an encoder"),

@@ -126,7 +126,7 @@ def test_tasks_of_one_training_set_are_one_training(start, files, tmp_path):
 def test_the_name_of_a_table(capsys):
     words = ["--data", "d", "--to", "o"]
     assert main.main(["table", "xlm1", *words]) == 2
-    assert "table xlm1: there are ernie_m_1, " in capsys.readouterr().err
+    assert "no table 'xlm1'; did you mean 'xlm_1'?" in capsys.readouterr().err
     assert main.main(["table", "xlm_1", *words]) == 2
     assert "ENCODERS is not set" in capsys.readouterr().err
 

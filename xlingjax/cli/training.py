@@ -20,7 +20,7 @@ from xlingjax.cli.verb import (
     require_unread,
     workdir_of,
 )
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, meant
 
 _HERE = "where the run lives: checkpoints, logs, report"
 
@@ -182,7 +182,9 @@ def table(args: Namespace) -> int:
         file = find_gin(f"recipes/tables/{args.table}.gin")
         if file is None:
             known = sorted(path.stem for path in gin_folder().glob("recipes/tables/*.gin"))
-            raise UserError(f"table {args.table}: there are {', '.join(known)}; or give --gin-file")
+            raise UserError(
+                f"no table {args.table!r}{meant(args.table, known)} (or give --gin-file)"
+            )
         args.gin_file = [str(file), *args.gin_file]
     devices = args.devices or devices_found(args.platform)
     # This process plans and starts others, which have the devices.

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, meant
 from xlingjax.runtime.quiet import quiet_stderr
 
 NO_RUNNER = "none"  # one process, without Beam
@@ -30,8 +30,7 @@ def pipeline_options(runner: str, workers: int = 1, more: Sequence[str] = ()) ->
     Raises UserError: an unknown runner, the extra `beam` missing, words that are not options.
     """
     if runner not in RUNNERS:
-        known = ", ".join([NO_RUNNER, *RUNNERS])
-        raise UserError(f"unknown runner {runner!r}: choose from {known}")
+        raise UserError(f"no runner {runner!r}{meant(runner, [NO_RUNNER, *RUNNERS])}")
     if importlib.util.find_spec("apache_beam") is None:
         raise UserError(
             f"--runner {runner} needs Apache Beam: `pip install 'xlingjax[beam]'`, or --runner"

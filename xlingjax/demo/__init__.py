@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, meant
 
 LANGUAGES = ("de", "en", "es", "fr", "hi", "ru", "tr", "zh")
 TASKS = ("nli", "paraphrase", "pos", "ner", "qa", "titles")
@@ -47,7 +47,7 @@ def write(
     for names, known, what in ((languages, LANGUAGES, "language"), (sizes, SIZES, "size")):
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise UserError(f"{what} {unknown[0]!r}: choose from {', '.join(known)}")
+            raise UserError(f"no {what} {unknown[0]!r}{meant(unknown[0], known)}")
     root = Path(to)
     languages = sorted(set(languages))
 

@@ -54,7 +54,7 @@ def _tell(name: str, end: threading.Event) -> None:
     while not end.wait(1):
         now = time.monotonic()
         minutes, seconds = divmod(int(now - began), 60)
-        line = f"{name} {minutes}:{seconds:02}{_Work.doing and f', {_Work.doing}'}"
+        line = f"{name}: {minutes}:{seconds:02} so far{_Work.doing and f', {_Work.doing}'}"
         if on_terminal and now - _Work.printed >= SOON:
             _Work.line = line[: shutil.get_terminal_size().columns - 1]
             _write(ERASE + _Work.line)

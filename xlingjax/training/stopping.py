@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xlingjax.errors import UserError, require_choice, require_whole
+from xlingjax.errors import UserError, meant, require_choice, require_whole
 from xlingjax.runtime.machine import primary_says
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.evaluator import Evaluator
@@ -57,10 +57,10 @@ class StoppingConfig:
             )
         names = [one.name for one in evaluators if not one.at_end]
         if self.evaluator not in names:
-            known = ", ".join(names) or "none: set HELDOUT_TEXT or DEV_FILES"
+            known = meant(self.evaluator, names) if names else "; set HELDOUT_TEXT or DEV_FILES"
             raise UserError(
-                f"STOP_METRIC={self.metric} is of no evaluator of this run (there is {known});"
-                " correct it, or set PATIENCE=0"
+                f"STOP_METRIC={self.metric} is of no evaluator of this run{known} (without it:"
+                " PATIENCE=0)"
             )
 
 

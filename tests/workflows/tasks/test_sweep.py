@@ -280,7 +280,7 @@ def test_a_strategy_that_is_none_for_a_task_or_lacks_its_files(
 @pytest.mark.parametrize(
     "more, message",
     [
-        ("--strategy tranfer", "--strategy tranfer: there are all_gold"),
+        ("--strategy tranfer", "--strategy tranfer: no strategy; did you mean 'transfer'?"),
         ("--languages de", "transfer does not run over languages"),
         ("--strategy pivot --languages zz", "no training examples of them"),
         ("--gin.SELECT=best", "SELECT=best: choose mean, en or last"),

@@ -42,7 +42,10 @@ trained = functools.partial(pytest.raises, pytest.fail.Exception, match="it was 
 @pytest.mark.parametrize(
     "more, message",
     [
-        ("--strategy transfer multi_langage", "--strategy multi_langage: there are"),
+        (
+            "--strategy transfer multi_langage",
+            "no strategy; did you mean 'multi_language'?",
+        ),
         ("--grid BATCH=8,0", "BATCH=0: a number above 0"),
         ("--grid LENGTH=24,90", "LENGTH=90: such rows do not fit the 64 positions of"),
         ("--strategy transfer plug_in", "CLASSIFIER=plug_in goes through cross-attention, which"),

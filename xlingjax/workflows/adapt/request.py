@@ -11,7 +11,7 @@ from xlingjax.config.objective_files import built_objectives, objective_files, o
 from xlingjax.convert import import_model
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.data.rows.plan import Preprocessor
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, meant
 from xlingjax.inference.sentences import sentences_of
 from xlingjax.objectives.retrieval import SentencePairs
 from xlingjax.training.feed import ObjectiveRun
@@ -44,7 +44,7 @@ class Request:
         # Names without a file, before any recipe is read.
         for name in self.objectives:
             if name not in self.known:
-                raise UserError(f"--objectives {name}: there are {', '.join(self.known)}")
+                raise UserError(f"--objectives {name}: no objective{meant(name, self.known)}")
         if not self.names or len({*self.names}) != len(self.names):
             raise UserError(
                 f"--objectives {','.join(self.objectives)}: name at least one, and each once:"

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, meant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ def machine_named(name: str) -> Machine:
     kind, _, size = name.strip().partition(":")
     accelerator = ACCELERATORS.get(kind.lower())
     if accelerator is None:
-        known = ", ".join(one.name for one in ACCELERATORS.values())
-        raise UserError(f"--on {name}: no device {kind!r} (there are {known}, here)")
+        known = [*(one.name for one in ACCELERATORS.values()), "here"]
+        raise UserError(f"--on {name}: no device {kind!r}{meant(kind, known)}")
     shape: tuple[int, ...] = ()
     if re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", size, re.ASCII):
         shape = tuple(map(int, size.split("x")))

@@ -21,7 +21,7 @@ from xlingjax.config.recipe import Recipe, config_lines, read_recipe
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.records import is_lost
 from xlingjax.data.labelled.task import Task, find, languages_present, read
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, meant
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.runtime.machine import RuntimeConfig
@@ -274,9 +274,8 @@ def _strategy_file(name: str) -> Path:
     if strategy is None:
         folder = find_gin("strategies/transfer.gin").parent
         known = sorted(path.stem for path in folder.glob("*.gin"))
-        raise UserError(
-            f"--strategy {name}: there are {', '.join([*known, *BASELINES])}, or name a gin file"
-        )
+        near = meant(name, [*known, *BASELINES])
+        raise UserError(f"--strategy {name}: no strategy{near} (or name a gin file)")
     return strategy
 
 
