@@ -320,6 +320,7 @@ TAKE_MOSES = Verb(
         option("steps", _STEPS, nargs="+", choices=MOSES, metavar="STEP"),
         option("--language", metavar="CODE", required=True),
     ],
+    listens=True,
 )
 DATA = Verb(
     "data",

@@ -92,9 +92,10 @@ def run(argv: Sequence[str]) -> int:
     args.overrides = overrides
     # Before the verb imports what starts JAX.
     prepare_machine(args)
-    # Of a command that was typed; of the processes of one run each would tell.
-    alone = isinstance(sys.stderr, Printed) and getattr(args, "process_id", -1) < 1
-    working = told(args.name) if alone else contextlib.nullcontext()
+    # Of the processes of one run each would tell; what is typed would be overwritten.
+    silent = getattr(args, "process_id", -1) > 0 or args.verb.listens and sys.stdin.isatty()
+    typed = isinstance(sys.stderr, Printed)
+    working = told(args.name) if typed and not silent else contextlib.nullcontext()
     with trusting(getattr(args, "trust", False)), working:
         return args.verb(args)
 

@@ -342,6 +342,7 @@ TRANSLATE = Verb(
     "translate each line of a file",
     translate,
     [_DECODER, option("--target", "language to write", metavar="CODE", required=True), *_WRITING],
+    listens=True,
 )
 GENERATE = Verb(
     "generate",
@@ -353,4 +354,5 @@ GENERATE = Verb(
         option("--target", "language to write", metavar="CODE"),
         *_WRITING,
     ],
+    listens=True,
 )

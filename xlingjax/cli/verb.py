@@ -57,6 +57,7 @@ class Verb:
     """It reads a recipe: --gin-file, --gin.NAME=VALUE (`args.overrides`), the machine's options."""
     alone: bool = False  # no other process may write the same --to meanwhile
     verbs: "Sequence[Verb]" = ()  # behind this one: `vocab extend`
+    listens: bool = False  # reads standard input, which may be a keyboard
 
     def __call__(self, args: Namespace) -> int:
         """Do it; the exit status. Raises UserError."""

@@ -80,10 +80,11 @@ def start(request: Start, output: str, machine: RuntimeConfig) -> int:
     if request.source:
         # Before anything is read: a name that leads nowhere.
         default_objectives(request.source, request.inputs)
+    files = files_of(request.inputs)
     with alone_in(folder, "choose another --to"):
         if not _begun(request, folder):
             lines = read_aligned(request.inputs, request.languages)
-            hashes = {os.path.abspath(one): content_hash(one) for one in files_of(request.inputs)}
+            hashes = {os.path.abspath(one): content_hash(one) for one in files}
             record = {"request": _as_json(request), "inputs": hashes, "read": False}
             write_json(folder / RECORD, record)
             _write_text(lines, folder / "text", request.seed)
@@ -181,7 +182,10 @@ def _adapted(request: Start, folder: Path, machine: RuntimeConfig) -> int:
     held_out = f"HELDOUT_PAIRS={f'{folder}/text/held_out'!r}"
     overrides = held_out, f"SEED={request.seed}"
     given = Request(request.source, (), train, objectives, *limits, None, None, (), overrides)
-    return adapt(given, str(folder / "adapted"), machine, Export(unverified=not _has_interop()))
+    status = adapt(given, str(folder / "adapted"), machine, Export(unverified=not _has_interop()))
+    if not status:
+        _show(folder / "adapted/run")
+    return status
 
 
 def _has_interop() -> bool:
@@ -217,7 +221,7 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
         return status
     shutil.rmtree(folder / "model", ignore_errors=True)
     print(export_model(str(folder / "run"), str(folder / "model"), verify=_has_interop()))
-    _show(folder)
+    _show(folder / "run")
     print(
         "\nthe same, step by step:\n"
         f"  xlingjax vocab --parallel {folder}/text/train --size {PIECES} --character-coverage 1"
@@ -258,15 +262,16 @@ def _recipe(values: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _show(folder: Path) -> None:
+def _show(run: Path) -> None:
     """Prints how many held-out sentences find their translations, and some that do and do not."""
-    values = read_run(folder / "run").last("retrieval")
-    for language, scores in values["by_language"]["mean"].items():
+    values = read_run(run).last("retrieval")
+    by_language, *_ = values["by_language"].values()
+    for language, by_layer in by_language.items():
         count = values["pairs"][language]
-        (layer,) = scores.values()
+        share = by_layer[str(values["retrieval_layer"])]["raw_xx_to_en"]
         print(
             f"\n{language} to {values['pivot']}: the right translation is found for"
-            f" {round(layer['raw_xx_to_en'] * count)} of {count} held-out sentences, among these"
+            f" {round(share * count)} of {count} held-out sentences, among these"
             f" {count}"
         )
     for one in values["examples"]:
