@@ -144,7 +144,7 @@ def test_the_command(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("red\trot\nblue\tgrau\n")
     (tmp_path / "b.txt").write_text("red\trot\t3\nblue\tblau\t1\ndark\ttief\t2\n")
     given = {"dictionary": f"en-de={tmp_path}/a.txt", "similarity": f"en-de={tmp_path}/b.txt"}
-    given["output"] = f"{tmp_path}/out.json"
+    given["to"] = f"{tmp_path}/out.json"
     options = [f"--{name}={value}" for name, value in given.items()]
     assert main.main(["words", "runs/x", *options]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
