@@ -93,7 +93,8 @@ def test_search_finds_pages_that_are_opened_as_files(opened, site):
     page, complaints = page_of(opened, 1280, "light")
     page.goto((site / "index.html").as_uri(), wait_until="load")
     page.click(".md-search__input")
-    page.fill(".md-search__input", "camlm")
+    # Keys, which the search waits for.
+    page.keyboard.type("camlm")
     page.wait_for_selector(FOUND)
     links = page.eval_on_selector_all(FOUND, "all => all.map(one => one.href)")
     assert any("/objectives.html" in link for link in links), links
