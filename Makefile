@@ -4,9 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup pretrain negatives test test-skipped test-long test-soak test-tpu test-cuda test-plans lint docs inspect bench wheel clean
 
-# The first interpreter that really starts and is 3.11 to 3.13.
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
-  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
+# The first interpreter that really starts and is 3.11 or 3.12.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -33,7 +33,7 @@ setup-%: $(VENV)/.ready-% ## setup-cuda, setup-tpu: for NVIDIA GPUs or TPUs; set
 	@$(BIN)/xlingjax doctor
 
 $(VENV)/.created: ## the virtual environment, empty
-	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 to 3.13 found; install one or run: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or 3.12 found; install one or run: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
 	@echo "== virtual environment in $(VENV) ($$($(PYTHON) --version))"
 	$(PYTHON) -m venv $(VENV)
 	touch $@

@@ -3,7 +3,7 @@
 #   NAME=base ZONE=us-west4-a ACCELERATOR=v5litepod-16 RECIPE=xlmr_base WORKDIR=/mnt/shared/runs/base launch/tpu_vm.sh --gin.MONO='...' ...
 # Asks for the slice, waits for it, installs, trains on all of its hosts; once more where the slice was taken back. What stands behind the
 # file goes to `xlingjax pretrain`. WORKDIR is of a file system that all hosts have (Filestore): MOUNT is the command that mounts it there.
-# PACKAGE: what pip installs, a wheel of `make wheel` for instance. PYTHON: 3.11 to 3.13 of the runtime's image.
+# PACKAGE: what pip installs, a wheel of `make wheel` for instance. PYTHON: 3.11 or 3.12 of the runtime's image.
 set -euo pipefail
 : "${NAME:?}" "${ZONE:?}" "${ACCELERATOR:?}" "${WORKDIR:?}" "${RECIPE:?}"
 PACKAGE="${PACKAGE:-xlingjax[tpu]}"

@@ -52,8 +52,8 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
     from packaging.requirements import Requirement
 
     # As pyproject.toml says; pip checks it only when it installs.
-    sound = (3, 11) <= sys.version_info[:2] < (3, 14)
-    version = f"{sys.version.split()[0]} at {sys.executable}; 3.11 to 3.13 is needed"
+    sound = (3, 11) <= sys.version_info[:2] < (3, 13)
+    version = f"{sys.version.split()[0]} at {sys.executable}; 3.11 or 3.12 is needed"
     yield Finding(
         "ok" if sound else "broken",
         "python",
