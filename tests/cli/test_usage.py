@@ -19,6 +19,7 @@ from xlingjax.errors import UserError, in_one_line
         ("mine r --search scann", "--search 'scann': choose from exact, ivf"),
         # Not that --to is lacking.
         ("pretrain --gin_file x", "no option --gin_file; did you mean '--gin-file'?"),
+        ("pretrain --output_dir w", "no option --output_dir; did you mean '--to'?"),
         ("encode r --layr=3", "no option --layr; did you mean '--layer'?"),
         ("pretrain --TRAIN_STEPS=5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
         ("pretrain --TRAIN_STEPS 5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),

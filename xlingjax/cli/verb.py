@@ -15,6 +15,8 @@ from xlingjax.errors import UserError, did_you_mean
 
 # That of config/recipe.py, which imports gin and the library: --help has to answer at once.
 FOREIGN = "hf:"
+ELSEWHERE = ("--output", "--out", "--workdir", "--save", "--output_dir", "--output-dir")
+"""What other programs call what is written."""
 
 
 class Option(NamedTuple):
@@ -130,6 +132,8 @@ class Parser(argparse.ArgumentParser):
             if any(known.startswith(name) for known in self._option_string_actions):
                 continue
             meant = did_you_mean(name, self._option_string_actions)
+            if name in ELSEWHERE and "--to" in self._option_string_actions:
+                meant = "; did you mean '--to'?"
             if name[2:].isupper() and "--gin-file" in self._option_string_actions:
                 value = value if equals else following
                 meant = f"; a setting of the recipe is --gin.{name[2:]}={value}"
