@@ -79,7 +79,7 @@ def test_a_missing_extra_is_a_note_with_its_command():
     assert findings["extra dev"].level == "ok"
 
 
-def test_an_unwritable_compile_cache_is_broken(tmp_path):
+def test_an_unwritable_compile_cache_is_broken(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     before = jax.config.jax_compilation_cache_dir
     try:
@@ -90,6 +90,11 @@ def test_an_unwritable_compile_cache_is_broken(tmp_path):
         jax.config.update("jax_compilation_cache_dir", str(tmp_path / "cache"))
         (finding,) = doctor.check_compile_cache()
         assert finding.level == "ok" and (tmp_path / "cache").is_dir()
+        # As in a container whose user has no home.
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setattr("os.path.expanduser", lambda path: path)
+        (finding,) = doctor.check_compile_cache()
+        assert finding.level == "broken" and "HOME is not set" in finding.text
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
 

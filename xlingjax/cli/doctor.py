@@ -166,6 +166,10 @@ def check_compile_cache() -> Iterator[Finding]:
 
     # As a run sets it, so that it is the folder of runs that is looked at.
     set_compile_cache()
+    if not jax.config.jax_compilation_cache_dir:
+        why = "HOME is not set, and this user has no entry in passwd"
+        yield Finding("broken", "compile cache", why, "export HOME=FOLDER")
+        return
     folder = Path(jax.config.jax_compilation_cache_dir)
     # By writing there: the rights of a folder do not tell of a full or read-only disk.
     try:
