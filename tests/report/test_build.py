@@ -72,7 +72,7 @@ def test_the_page_shows_values_beside_chance_and_other_runs(report):
     # Retrieval raw and centred, two losses.
     assert source.count("<svg") == 4
     # On top, beside the compared run; chance is (1/200 + 1/300) / 2.
-    assert "of layer 2 (0 to 1) 0.6 0.2" in text and "subtracted 0.8 0.4" in text
+    assert "mean over languages (0 to 1) 0.6 0.2" in text and "subtracted 0.8 0.4" in text
     # The summary has no such figure of the other run.
     assert "retrieval by chance, 200 pairs a language 0.004167 –" in text
     assert "de, wrong Die <b>Katze</b> schläft. A dog barks. The cat sleeps." in text

@@ -15,9 +15,7 @@ FIGURES = {
     ),
     "tlm_perplexity_visible": "perplexity, the translation visible",
     "tlm_perplexity_hidden": "the same words, the translation hidden",
-    "retrieval_mean": (
-        "retrieval en to xx, mean over languages, of layer {retrieval_layer:g} (0 to 1)"
-    ),
+    "retrieval_mean": "retrieval en to xx, mean over languages (0 to 1)",
     "retrieval_mean_centred": "the same, each language's mean subtracted",
     "retrieval_chance": "retrieval by chance, {retrieval_pairs:,} pairs a language",
     "retrieval_mean_char_tfidf": "retrieval by character TF-IDF, without a model",
