@@ -59,6 +59,7 @@ def _read(end):
 
 
 def test_what_is_done_is_of_now_alone():
-    progress.doing("reading a.txt")
+    progress.doing("reading a\x1b[2J\x9b.txt")
+    assert progress._Work.doing == "reading a?[2J?.txt"
     progress.before_output()
     assert progress._Work.doing == ""

@@ -120,7 +120,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{name} {value!r}{near or f': choose from {known}'}")
 
     def parse_known_args(self, args=None, namespace=None):
-        # argparse would first complain of what is lacking: of --to where --workdri is given.
+        # argparse would first complain of what is lacking: of --to where --too is given.
         # What stands before a verb is read with the verbs below.
         for word, following in pairwise([*args, "--"] if self._subparsers is None else []):
             name, equals, value = word.partition("=")

@@ -22,7 +22,8 @@ class _Work:
 
 def doing(what: str) -> None:
     """Say how far the work is, until something is printed: "reading de.txt", "3 of 8 languages"."""
-    _Work.doing = what
+    # Names of files may hold what a terminal obeys.
+    _Work.doing = "".join(one if one.isprintable() else "?" for one in what)
 
 
 def before_output() -> None:
