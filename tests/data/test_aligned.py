@@ -34,12 +34,35 @@ def test_tables_are_read_by_their_header_or_by_place(tmp_path):
     path = tmp_path / "m.tsv"
     path.write_text("moja\tone\nmbili\ttwo\nmbili\ttwo\n", "utf-8")
     pairs = {("en", "sw"): [("one", "moja"), ("two", "mbili")]}
-    assert read_aligned([str(path)], ("sw", "en")) == pairs
+    assert read_aligned([str(path)], ("sw", "en")) == {
+        ("en", "sw"): [*pairs["en", "sw"], ("two", "mbili")]
+    }
     path.write_text("EN\tsw\none\tmoja\ntwo\tmbili\n", "utf-8")
     assert read_aligned([str(path)], ("sw", "en")) == pairs
     path = tmp_path / "m.jsonl"
     path.write_text('{"en": "one", "sw": "moja"}\n{"en": "two", "sw": "mbili"}\n', "utf-8")
     assert read_aligned([str(path)], ("sw", "en")) == pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    {
+        "m.tsv": "fra\tfon\nun\tɖokpo\n",
+        "m.json": '{"translation": {"fra": "un", "fon": "ɖokpo"}}\n',
+        "m.jsonl": '{"id": "7a", "fra": "un", "fon": "ɖokpo"}\n',
+    }.items(),
+)
+def test_a_table_tells_its_languages(tmp_path, name, text):
+    (tmp_path / name).write_text(text, "utf-8")
+    assert read_aligned([str(tmp_path / name)], ()) == {("fon", "fra"): [("ɖokpo", "un")]}
+
+
+@pytest.mark.parametrize("header", ["english\tyoruba", "fra\tfon\ten", "fra", "fra\tfr"])
+def test_a_table_that_does_not_tell_its_languages_is_refused(tmp_path, header):
+    path = tmp_path / "m.tsv"
+    path.write_text(f"{header}\n", "utf-8")
+    with pytest.raises(UserError, match="give (--languages A B|two languages)"):
+        read_aligned([str(path)], ())
 
 
 def test_pairs_that_share_no_language_are_refused(tmp_path):

@@ -86,7 +86,7 @@ def _theirs(folder, texts):
         ({"m.tmx": "<tmx><body>"}, [], "m.tmx is no translation memory that can be read"),
         ({"m.tmx": "<tmx/>"}, [], "m.tmx: its languages are none"),
         ({"m.tmx": "<?xml version='1.0' encoding='foo-9'?><tmx/>"}, [], "m.tmx is no translation"),
-        ({"m.tsv": "one\tmoja\n"}, [], "m.tsv: its name does not tell the languages"),
+        ({"m.tsv": "one\tmoja\n"}, [], "m.tsv: neither its name nor its first line tells"),
         ({"a.en": "one\n"}, [], "a.en: give its other side"),
         ({"en-sw.tsv": "one\tmoja\n"}, ["--languages", "fr", "de"], "en-sw is named by its file"),
         ({"a.en": "", "a.sw": ""}, ["--languages", "en", "en"], "give two languages"),

@@ -126,9 +126,11 @@ def _key(line: str) -> str:
 
 
 def _write_text(lines: Lines, folder: Path, seed: int) -> None:
-    """Writes `train` and `held_out`. What has the same letters as a side of a held-out pair is in
-    neither."""
-    for (a, b), pairs in lines.items():
+    """Writes `train` and `held_out`, each pair once and none that lacks a side. What has the same
+    letters as a side of a held-out pair is in neither."""
+    for (a, b), read in lines.items():
+        whole = [pair for pair in read if all(pair)]
+        pairs = [*dict.fromkeys(whole)]
         order = np.random.default_rng(seed).permutation(len(pairs))
         count = min(HELD_OUT, len(pairs) // 10)
         keys = [(_key(x), _key(y)) for x, y in pairs]
@@ -152,8 +154,13 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
                 f"{a}-{b}: {len(pairs)} different pairs with text on both sides, {len(chosen)} of"
                 f" them to measure on; at least {FEWEST} are needed, of letters and digits"
             )
-        left = len(pairs) - len(rest) - len(chosen)
-        more = f", {left:,} that repeat these left out" if left else ""
+        left_out = {
+            "that lack a side": len(read) - len(whole),
+            "that stand there twice": len(whole) - len(pairs),
+            "that repeat the held-out ones": len(pairs) - len(rest) - len(chosen),
+        }
+        told = [f"{count:,} {why}" for why, count in left_out.items() if count]
+        more = f"; left out: {', '.join(told)}" if told else ""
         print(f"{a}-{b}: {len(rest):,} pairs to learn from, {len(chosen)} held out{more}")
 
 

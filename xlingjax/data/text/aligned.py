@@ -9,14 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import langcodes
+
 from xlingjax.data.languages import known_as, standard_code
 from xlingjax.data.text.files import open_bytes, plain_name, read_lines
+from xlingjax.data.text.given import parse_object
 from xlingjax.data.text.names import CODE, PAIR_STEM
 from xlingjax.data.text.sources import expand, find_pairs
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
 
-TABLES = (".tsv", ".jsonl", ".tmx")
+TABLES = (".tsv", ".jsonl", ".json", ".tmx")
 MARKUP = ("bpt", "ept", "ph", "it", "ut")  # of a translation memory: what a tool wrote, no words
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -46,9 +49,9 @@ def files_of(inputs: Sequence[str]) -> list[Path]:
 
 
 def read_aligned(inputs: Sequence[str], languages: Sequence[str]) -> Lines:
-    """All pairs, each once, without those that lack a side. languages: of the two sides, where
-    names do not tell them. Raises UserError: a missing file, one that is not read, pairs that have
-    no language in common."""
+    """All pairs as they stand, also those that lack a side. languages: of the two sides, where
+    neither names nor tables tell them. Raises UserError: a missing file, one that is not read,
+    pairs that have no language in common."""
     files_of(inputs)
     lines: Lines = {}
     for (a, b), pairs in _sources(inputs, languages):
@@ -56,12 +59,12 @@ def read_aligned(inputs: Sequence[str], languages: Sequence[str]) -> Lines:
         if languages and {a, b} != {*languages}:
             raise UserError(f"--languages {' '.join(languages)}: {a}-{b} is named by its file")
         sides = pairs if a <= b else ((y, x) for x, y in pairs)
-        lines.setdefault((min(a, b), max(a, b)), []).extend(pair for pair in sides if all(pair))
+        lines.setdefault((min(a, b), max(a, b)), []).extend(sides)
     shared = Counter(code for codes in lines for code in codes)
     if len(lines) > 1 and max(shared.values()) < len(lines):
         told = ", ".join("-".join(codes) for codes in lines)
         raise UserError(f"{told}: no language is in all of them, to measure against; start each")
-    return {codes: [*dict.fromkeys(pairs)] for codes, pairs in lines.items()}
+    return lines
 
 
 def _sources(inputs: Sequence[str], languages: Sequence[str]) -> Iterator[Source]:
@@ -85,10 +88,8 @@ def _sources(inputs: Sequence[str], languages: Sequence[str]) -> Iterator[Source
             raise UserError(
                 f"{path}: give its other side beside it, alone, or a table: {', '.join(TABLES)}"
             )
-        elif not languages:
-            raise UserError(f"{path}: its name does not tell the languages; give --languages A B")
         else:
-            yield _table(path, languages)
+            yield _table(path, languages or _told_by_table(path))
 
 
 def _told_by_names(first: Path, second: Path) -> Codes:
@@ -105,10 +106,33 @@ def _told_by_names(first: Path, second: Path) -> Codes:
     )
 
 
+def _told_by_table(path: Path) -> Sequence[str]:
+    """The codes in the header of a .tsv, or among the fields of the first JSON object."""
+    _, line = next(read_lines(path), (1, ""))
+    if plain_name(path).endswith(".tsv"):
+        fields = [cell.strip() for cell in line.split("\t")]
+    else:
+        row = parse_object(line, f"{path}, line 1")
+        # Data sets of translations on the Hugging Face hub have the codes in this field.
+        translation = row.get("translation")
+        fields = [*(translation if isinstance(translation, dict) else row)]
+    codes = [one for one in fields if re.fullmatch(CODE, one) and langcodes.tag_is_valid(one)]
+    # Beside two others it numbers the rows, and is not Indonesian.
+    if len(codes) == 3 and "id" in codes:
+        codes.remove("id")
+    if len(codes) != 2:
+        raise UserError(
+            f"{path}: neither its name nor its first line tells the two languages; give"
+            " --languages A B"
+        )
+    require_two(codes)
+    return codes
+
+
 def _table(path: Path, languages: Sequence[str]) -> Source:
     """By the names of columns or fields, else the first two columns."""
     a, b = languages
-    if plain_name(path).endswith(".jsonl"):
+    if not plain_name(path).endswith(".tsv"):
         return (a, b), Pair(Text(path, a, a), Text(path, b, b)).lines()
     _, line = next(read_lines(path), (1, ""))
     header = [known_as(cell.strip(), languages) for cell in line.split("\t")]
