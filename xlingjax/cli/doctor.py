@@ -8,7 +8,6 @@ packages import together.
 
 import importlib
 import importlib.metadata as metadata
-import os
 import re
 import sys
 import tempfile
@@ -186,8 +185,6 @@ def check_compile_cache() -> Iterator[Finding]:
 
 
 def check_imports() -> Iterator[Finding]:
-    # Read when TensorFlow is imported: its notices would stand between the findings.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     for module in HEAVY:
         try:
             with quiet_stderr():

@@ -1,12 +1,12 @@
 """The options that say which machine a verb runs on, and what they do before JAX starts."""
 
 import logging
-import os
 from argparse import Namespace
 
 from xlingjax.cli.types import count, positive
 from xlingjax.cli.verb import option
 from xlingjax.errors import UserError
+from xlingjax.runtime.tensorflow import prepare_tensorflow
 
 MACHINE = (
     option("--platform", "cpu, gpu or tpu (default: what JAX finds)", default=""),
@@ -28,8 +28,7 @@ PROCESSES = (
 
 def prepare_machine(args: Namespace) -> None:
     """Before JAX starts: libraries that log only errors, and as many CPU devices as requested."""
-    # TensorFlow reads it once, when it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    prepare_tensorflow()
     logging.getLogger("absl").setLevel(logging.ERROR)
     if not getattr(args, "devices", None):
         return

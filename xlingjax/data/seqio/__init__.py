@@ -1,8 +1,8 @@
 """SeqIO and TensorFlow: imported here and in `tasks/` alone, where a SeqIO mixture is named."""
 
-import os
+from xlingjax.runtime.tensorflow import prepare_tensorflow
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+prepare_tensorflow()
 
 
 def keep_tensorflow_off_accelerators() -> None:
