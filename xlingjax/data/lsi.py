@@ -19,6 +19,7 @@ import numpy as np
 from xlingjax.data.store.entries import Writer, get, name_of
 from xlingjax.data.store.tokenise import BlockText
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.runtime.progress import doing
 
 # Part of every name: vectors that are made in another way leave the old files alone.
 FORMAT = 3
@@ -60,6 +61,8 @@ def _decomposed(
 ) -> tuple[np.ndarray, int]:
     # Here, since only a run that begins so needs it.
     import scipy.sparse
+
+    doing("latent semantic indexing of the pairs, where the table begins")
 
     ids, document = _documents(texts, vocabulary.eos_id)
     # Numbered without those that have no piece.

@@ -13,6 +13,7 @@ import numpy as np
 from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.evaluation.retrieval import score_layer
 from xlingjax.runtime.packages import package
+from xlingjax.runtime.progress import doing
 from xlingjax.training.evaluator import Evaluator
 
 FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}  # what a reader calls them
@@ -77,6 +78,7 @@ def floors(
     raw_en_to_xx, mean over its languages}}.
     """
     train = train or {}
+    doing("measuring what TF-IDF and LSI find")
     found: dict[str, Any] = {
         "char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()},
         "lsi": {

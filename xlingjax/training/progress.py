@@ -20,6 +20,7 @@ import numpy as np
 from xlingjax.errors import Stopped, UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import all_agree, first_line, give_back_memory, is_primary
+from xlingjax.runtime.progress import doing
 from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
@@ -268,6 +269,7 @@ class Progress:
         # The steps on their way end before the clock stops: they are training.
         self.guard.drain()
         started = time.perf_counter()
+        doing(f"compiling the {label} step")
         with self._clock.paused():
             yield
         seconds = time.perf_counter() - started
