@@ -17,7 +17,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,6 +85,7 @@ def plan_rows(
     sentences: int,
     passes: int = 1,
     example: np.ndarray | None = None,
+    left_out: LeftOut = LeftOut(),
     **fields: Any,
 ) -> Rows:
     """Rows of E examples, in the order of `row_of_example` [E]. fields: of `Rows`, of slices [E]
@@ -110,7 +111,7 @@ def plan_rows(
     # From 1: 0 is padding.
     flat["packs"] = (1 + number[example][by_row]).astype(np.int32)
     splits = np.searchsorted(row_of_example[example][by_row], np.arange(count + 1))
-    return Rows(**flat, splits=splits, sentences=sentences, passes=passes)
+    return Rows(**flat, splits=splits, sentences=sentences, passes=passes, left_out=left_out)
 
 
 def side_bases(records: Records) -> np.ndarray:
@@ -124,6 +125,18 @@ def starts_and_lengths(records: Records) -> tuple[np.ndarray, np.ndarray]:
     """int64 [lines, sides], twice: where each line begins in the ids, and its tokens."""
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     return side_bases(records) + np.cumsum(lengths, axis=0) - lengths, lengths
+
+
+def opened_sides(
+    records: Records, max_pieces: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(where each side of each line begins in a row, its tokens there, both int64 [lines, sides];
+    bool [lines]: which have text on every side, which of these have none over `max_pieces`)."""
+    starts, lengths = starts_and_lengths(records)
+    whole = np.all(lengths > 0, axis=1)
+    readable = whole & np.all(lengths <= max_pieces + 1, axis=1)
+    # One token early: the `</s>` before a sentence opens it.
+    return starts - 1, lengths + 1, whole, readable
 
 
 def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
@@ -287,16 +300,14 @@ class PairPreprocessor(Preprocessor):
     each_opens: bool = False
 
     def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
-        starts, lengths = starts_and_lengths(records)
-        whole = np.all(lengths > 0, axis=1)
-        keep = whole & (lengths <= self.max_pieces + 1).all(axis=1)
-        tokens = lengths.sum(axis=1)
+        starts, lengths, whole, readable = opened_sides(records, self.max_pieces)
+        # Without the two that open them.
+        tokens = lengths.sum(axis=1) - 2
         rng = np.random.default_rng(NEIGHBOURS_APART)
-        chosen = np.flatnonzero(keep)
+        chosen = np.flatnonzero(readable)
         chosen = chosen[rng.permutation(chosen.size)]
-        # One token early: the `</s>` before a sentence opens it.
-        starts = starts[chosen] - 1
-        lengths = lengths[chosen] + 1
+        starts = starts[chosen]
+        lengths = lengths[chosen]
         if self.shuffled_pairs:
             # The order is random already, so the next pair's y is a random other y.
             starts[:, 1] = np.roll(starts[:, 1], 1)
@@ -322,10 +333,11 @@ class PairPreprocessor(Preprocessor):
         positions = np.zeros_like(lengths)
         if not self.reset_positions:
             positions[:, 1] = lengths[:, 0]
-        rows = plan_rows(
+        return plan_rows(
             row_of_example,
             sentences,
             1 + int(self.both_orders),
+            left_out=LeftOut.of(whole, read, tokens),
             starts=starts,
             lengths=lengths,
             positions=positions,
@@ -333,7 +345,6 @@ class PairPreprocessor(Preprocessor):
             languages=languages,
             opens=np.array([True, self.each_opens]),
         )
-        return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
     def reserved(self, vocabulary: Vocabulary) -> int:
         """Columns of a row that `map` fills for each pair."""
