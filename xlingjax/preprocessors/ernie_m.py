@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -109,7 +109,7 @@ class BtmlmFeatures(Preprocessor):
     sentence as long as the text. reset_positions: positions restart behind the text, or run on.
     """
 
-    masking: Masking = field(default_factory=Masking)
+    masking: Masking = Masking()
     proportion: float = 0.15
     placement: str = "behind"
     reset_positions: bool = False

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import SPANS, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, stream_rows
-from xlingjax.data.rows.targets import one_text, written
+from xlingjax.data.rows.targets import SEQ2SEQ_FIELDS, one_text, written
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_numbers
@@ -33,7 +32,7 @@ class SpanCorruptionFeatures(Preprocessor):
     language_tokens: bool = False
     name = "span_corruption"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
+    fields = SEQ2SEQ_FIELDS
 
     def __post_init__(self):
         require_numbers(self, "(0, 1)", "density", "span_corruption: ")

@@ -34,7 +34,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 OPEN_ROWS = 256  # rows that packing keeps open for a shorter example to come
 
 SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
-"""What `Rows` says of each slice besides where it starts."""
+"""What `Rows.slices` says of each besides where it starts."""
 
 NEIGHBOURS_APART = 0
 """The seed of the order in which examples fill rows. Neighbours in a file should not share a row,
@@ -45,23 +45,17 @@ often being about one thing; all runs have the same rows."""
 class Rows:
     """A plan of R rows of S slices: row r has slices splits[r] .. splits[r+1]-1.
 
-    Per slice [S]: `starts` and `lengths` in the ids of all sides (see `side_bases`), `positions`
-    (position id of its first token), `packs` (number of its example in the row, from 1), `sides`,
-    `languages` (index in the languages of its records), `opens` (its first token becomes the one
-    that opens a text).
+    slices: of each [S] its `starts` and `lengths` in the ids of all sides (see `side_bases`),
+    `positions` (position id of its first token), `packs` (number of its example in the row, from
+    1), `sides`, `languages` (index in the languages of its records), `opens` (its first token
+    becomes the one that opens a text).
     Per row [R], for classification: `labels`.
     texts [R//2, 3]: of rows whose wrong partners the reader draws, see `paraphrases.Translations`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: of
     pairs, those that stand in no row.
     """
 
-    starts: np.ndarray
-    lengths: np.ndarray
-    positions: np.ndarray
-    packs: np.ndarray
-    sides: np.ndarray
-    languages: np.ndarray
-    opens: np.ndarray
+    slices: Batch
     splits: np.ndarray
     sentences: int
     passes: int = 1
@@ -76,7 +70,7 @@ class Rows:
     @property
     def sizes(self) -> dict[str, float]:
         """Sentences, and the tokens and rows they fill when each is read once."""
-        tokens = int(self.lengths.sum()) / self.passes
+        tokens = int(self.slices["lengths"].sum()) / self.passes
         return {"sentences": self.sentences, "tokens": tokens, "rows": self.count / self.passes}
 
 
@@ -88,8 +82,8 @@ def plan_rows(
     left_out: LeftOut = LeftOut(),
     **fields: Any,
 ) -> Rows:
-    """Rows of E examples, in the order of `row_of_example` [E]. fields: of `Rows`, of slices [E]
-    or [E, P], where P of each example follow each other, or [S] with the `example` [S] of each; one
+    """Rows of E examples, in the order of `row_of_example` [E]. fields: of `Rows.slices`, [E] or
+    [E, P], where P of each example follow each other, or [S] with the `example` [S] of each; one
     value stands for all, and what is not given is 0. An example is a pack."""
     starts = fields["starts"]
     if example is None:
@@ -102,7 +96,7 @@ def plan_rows(
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     by_row = np.argsort(place[example], kind="stable")
-    flat: dict[str, Any] = {}
+    flat: Batch = {}
     for name in ("starts", *SLICES):
         of_slice = np.broadcast_to(fields.get(name, 0), starts.shape).reshape(-1)
         # Only `starts` counts the tokens of all text, which may be more than 2^31.
@@ -111,7 +105,7 @@ def plan_rows(
     # From 1: 0 is padding.
     flat["packs"] = (1 + number[example][by_row]).astype(np.int32)
     splits = np.searchsorted(row_of_example[example][by_row], np.arange(count + 1))
-    return Rows(**flat, splits=splits, sentences=sentences, passes=passes, left_out=left_out)
+    return Rows(flat, splits, sentences, passes, left_out=left_out)
 
 
 def side_bases(records: Records) -> np.ndarray:
@@ -505,14 +499,15 @@ def compact(rows: Rows, records: Records, columns: int) -> BlockRows:
         "languages": np.uint8,
         "opens": np.uint8,
     }
-    slices = np.empty(rows.starts.size, list(kinds.items()))
+    starts = rows.slices["starts"]
+    slices = np.empty(starts.size, list(kinds.items()))
     # One before its base lies the `</s>` of the side.
     firsts = side_bases(records) - 1
-    text = np.searchsorted(firsts, rows.starts, side="right") - 1
+    text = np.searchsorted(firsts, starts, side="right") - 1
     slices["text"] = text
-    slices["start"] = rows.starts - firsts[text]
+    slices["start"] = starts - firsts[text]
     for name in SLICES:
-        slices[name] = getattr(rows, name)
+        slices[name] = rows.slices[name]
     splits = rows.splits.astype(np.int64)
     return BlockRows(splits, slices, rows.labels, rows.texts)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.documents import documents, windows
 from xlingjax.data.rows.plan import (
     Batch,
@@ -22,6 +23,8 @@ from xlingjax.data.rows.plan import (
 )
 from xlingjax.data.store.tokenise import Records
 from xlingjax.errors import UserError
+
+SEQ2SEQ_FIELDS = TOKEN_FIELDS[:4] + DECODER_FIELDS  # those of an encoder-decoder
 
 
 def translation_rows(
@@ -151,10 +154,10 @@ def side(batch: Batch, number: int, length: int, pad_id: int) -> Batch:
     columns = columns_where(chosen)[:, :length]
     used = columns < chosen.shape[1]
     columns = np.where(used, columns, 0)
-    pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
     fields = {}
-    for name, pad in pads.items():
+    for name in TOKEN_FIELDS[:4]:
         of_side = np.take_along_axis(batch[name], columns, axis=1)
+        pad = pad_id if name == "input_ids" else 0
         fields[name] = np.where(used, of_side, np.int32(pad))
     return fields
 
