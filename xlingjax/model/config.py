@@ -251,7 +251,6 @@ class ModelConfig:
                         f"{where}task {task!r}: a task is a word of letters, digits and _"
                     )
             object.__setattr__(self, "task_labels", tuple(sorted(pairs.items())) or None)
-        no_decoder = not self.decoder_layers
         needs_decoder = self.classifier == "decoder" or self.language_tokens or self.streams
         rotary = self.positions == "rotary"
         exact = self.relative_buckets // (4 if self.has_biases else 2)
@@ -288,7 +287,7 @@ class ModelConfig:
                 f"tied_self_attention needs decoder_layers from 1 to layers={self.layers}",
             ),
             (
-                needs_decoder and no_decoder,
+                needs_decoder and not self.decoder_layers,
                 "classifier='decoder', language_tokens and streams need a decoder: set"
                 " decoder_layers",
             ),
