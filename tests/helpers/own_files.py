@@ -3,7 +3,7 @@
 from tests.helpers import toy
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.evaluation.task.scores import OwnScore
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles
 

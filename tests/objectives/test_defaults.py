@@ -12,7 +12,7 @@ from xlingjax.objectives import plug_in
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.base import LabelObjective, Objective, TokenObjective
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
+from xlingjax.objectives.finetuning import Classification, OfColumns, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
 from xlingjax.objectives.retrieval import (
     Distillation,
@@ -92,6 +92,7 @@ def test_every_objective_is_in_this_table():
         TokenObjective,
         LabelObjective,
         SentencePairs,
+        OfColumns,
         plug_in._Plugged,
     }
 

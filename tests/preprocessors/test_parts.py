@@ -168,7 +168,7 @@ def test_much_text_is_made_in_several_processes(folder, small_vocabulary, monkey
     parts = [part(folder), part(folder, language="fr")]
     alone = digests(parts, vocabulary)
     shutil.rmtree(folder_of(making.KIND, ""))
-    monkeypatch.setattr(making, "MUCH_BYTES", 0)
+    monkeypatch.setattr(making, "FEW_BYTES", 0)
     monkeypatch.setattr(making, "default_processes", lambda: 2)
     with monkeypatch.context() as patch:
         # They are made elsewhere.

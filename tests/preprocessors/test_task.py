@@ -9,7 +9,7 @@ from tests.data.labelled.test_teacher import labelled
 from tests.helpers import official_files, toy
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named

@@ -9,7 +9,7 @@ from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.records import Example
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training
 

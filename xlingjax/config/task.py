@@ -20,7 +20,7 @@ from xlingjax.evaluation.task.scores import TaskScore, TasksScore
 from xlingjax.model.config import CHOICES, MOST
 from xlingjax.objectives.finetuning import Classification, SpanQA, Tagging
 from xlingjax.objectives.plug_in import PlugIn, PlugInSpans, PlugInTagging
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import ALL, Training
 from xlingjax.training.feed import ObjectiveRun

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.model import chunked, distances
 from xlingjax.model.distances import Distances
-from xlingjax.model.layers import dropout_keeps
+from xlingjax.model.layers import Key, dropout_keeps, static
 from xlingjax.model.masks import Fields, Mask
 from xlingjax.model.partition import first_device, on_each_device, row_devices
 from xlingjax.model.weighted_sum import scores, weighted_sum
@@ -46,18 +46,18 @@ class Attention:
     """A mask bound to the fields of one batch: what every layer shares. Call it on queries, keys
     and values."""
 
-    # The arrays of the backend; all else is static, so that jit keeps a program for each.
+    # The arrays of the backend.
     arrays: dict[str, Array]
-    mask: Mask = dataclasses.field(metadata={"static": True})
-    backend: str = dataclasses.field(metadata={"static": True})
-    dropout: float = dataclasses.field(metadata={"static": True})
-    mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
+    mask: Mask = static()
+    backend: str = static()
+    dropout: float = static()
+    mesh: Mesh | None = static(default=None)
     turns: Turns | None = None
     """Of queries and of keys: how far their positions turn them (`turns_of`)."""
     distances: Distances | None = None
     of_distances: tuple[Array, Array] | None = None
     """Their queries and keys [U, H, K] in a layer, which makes them of the states."""
-    blocks: int = dataclasses.field(default=1, metadata={"static": True})
+    blocks: int = static(default=1)
     """Into so many a row is cut, each to be computed as a row of its own (`_blocks`)."""
 
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
@@ -68,9 +68,7 @@ class Attention:
         o_BLHK = _xla(self, q_BLHK, k, v, 0.0, None, axes)
         return o_BLHK.reshape(q_RLHK.shape)
 
-    def __call__(
-        self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
-    ) -> Array:
+    def __call__(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Key = None) -> Array:
         """[B, L, H, K] in the type of the values. Of keys and values there may be fewer heads, each
         of as many queries'. `key` None = no dropout."""
         compute = self._computed
@@ -81,7 +79,7 @@ class Attention:
             compute = jax.checkpoint(compute, policy=policy)
         return compute(q_BLHK, k_BSHK, v_BSHK, key)
 
-    def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None) -> Array:
+    def _computed(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Key) -> Array:
         rate = 0.0 if key is None else self.dropout
         compute = _BACKENDS[self.backend][1]
         shape = q_BLHK.shape
@@ -137,7 +135,7 @@ class Alternating:
     whole: Attention
     local: Attention
     is_global: Array
-    counts: tuple[int, int] = dataclasses.field(metadata={"static": True})
+    counts: tuple[int, int] = static()
     """Layers of each kind."""
     distances = None
 
@@ -247,8 +245,6 @@ def _around(arrays: Any, blocks: int, window: int) -> Any:
 
 def _platform(mesh: Mesh | None) -> str:
     """ "cpu", "gpu", "tpu" ..."""
-    if mesh is None:
-        return jax.default_backend()
     # Not the process's: a program can be compiled for devices that are not there.
     return first_device(mesh).platform
 

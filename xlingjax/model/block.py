@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, Embed, Norm, activation, dropout, split_key
+from xlingjax.model.layers import Dense, Embed, Key, Norm, activation, dropout, split_key
 
 Array = jax.Array
 
@@ -41,9 +41,9 @@ def written(past: tuple[KeysValues, Array], new: tuple[Array, Array]) -> KeysVal
 
 
 class MultiHeadAttention(nn.Module):
-    """`memory`: the states that x attends to, or their keys and values (a decoder's step). With a
-    `past`, keys and values of earlier columns and the number of the first new one, memory's are
-    written into it and it is returned too."""
+    """-> (y_BLD, the longer past). `memory`: the states that x attends to, or their keys and values
+    (a decoder's step). past: keys and values of earlier columns, into which memory's are written,
+    and the number of the first new one; None: there are none."""
 
     config: ModelConfig
 
@@ -53,7 +53,7 @@ class MultiHeadAttention(nn.Module):
         x_BLD: Array,
         memory: Array | KeysValues,
         attention: Attention,
-        key: Array | None,
+        key: Key,
         past: tuple[KeysValues, Array] | None = None,
     ):
         c = self.config
@@ -91,8 +91,6 @@ class MultiHeadAttention(nn.Module):
                 o_BLHK = attention.step(q_BLHK, *past, "BHSK")
         names = ("heads", "kv"), ("embed",)
         y_BLD = Dense(c, (c.dim,), *names, c.attention_bias, c.lora, name="out")(o_BLHK)
-        if past is None:
-            return y_BLD
         return y_BLD, past
 
 
@@ -116,9 +114,9 @@ class CrossAttention(nn.Module):
         attend = MultiHeadAttention(c, name="attention")
         norm = Norm(c, name="norm")
         if c.norm_order == "pre":
-            y_BLD = attend(norm(x_BLD), memory, attention, keys[0])
+            y_BLD, _ = attend(norm(x_BLD), memory, attention, keys[0])
             return x_BLD + dropout(y_BLD, c.dropout, keys[1])
-        y_BLD = attend(x_BLD, memory, attention, keys[0])
+        y_BLD, _ = attend(x_BLD, memory, attention, keys[0])
         return norm(x_BLD + dropout(y_BLD, c.dropout, keys[1]))
 
 
@@ -137,9 +135,8 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the
-    cross-attention slot; None leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD,
-    the longer past).
+    """x_BLD -> (x_BLD, the longer past). `memory` = (memory_BSD or its keys and values, its
+    Attention) feeds the cross-attention slot; None leaves it out. past: see `MultiHeadAttention`.
 
     `key` None = no dropout; number: the layer's. Post-LN: norm(x + f(x)) (XLM §3); pre-LN:
     x + f(norm(x)).
@@ -153,7 +150,7 @@ class Block(nn.Module):
     def __call__(
         self,
         x_BLD: Array,
-        key: Array | None,
+        key: Key,
         attention: Attention,
         memory: tuple[Array | KeysValues, Attention] | None,
         past: tuple[KeysValues, Array] | None = None,
@@ -177,9 +174,7 @@ class Block(nn.Module):
                 y_BLD = attention_norm(x_BLD)
                 if not c.first_norm:
                     y_BLD = jnp.where(number == 0, x_BLD, y_BLD)
-            seen_BLD = self_attention(y_BLD, y_BLD, attention, keys[0], past)
-            if past is not None:
-                seen_BLD, past = seen_BLD
+            seen_BLD, past = self_attention(y_BLD, y_BLD, attention, keys[0], past)
             x_BLD = x_BLD + dropout(seen_BLD, c.dropout, keys[1])
             if not pre:
                 x_BLD = attention_norm(x_BLD)
@@ -192,6 +187,4 @@ class Block(nn.Module):
         x_BLD = x_BLD + dropout(feed_forward(y_BLD), c.dropout, keys[2])
         if not pre:
             x_BLD = ffn_norm(x_BLD)
-        if past is None:
-            return x_BLD
         return x_BLD, past

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from xlingjax.model.layers import dropout
+from xlingjax.model.layers import Key, dropout
 from xlingjax.model.masks import Fields, Mask
 
 Array = jax.Array
@@ -33,7 +33,7 @@ def in_blocks(
     compute: Callable[[Array, Any, Any, Array | None], Array],
     queries: Any,
     whole: Any,
-    key: Array | None,
+    key: Key,
 ) -> Array:
     """[B, L, ...], of each block `compute(first, part, whole, key)`, [B, Q, ...].
 
@@ -87,7 +87,7 @@ def attend(
     v_BSHK: Array,
     queries: Fields,
     keys: Fields,
-    key: Array | None,
+    key: Key,
 ) -> Array:
     """[B, L, H, K] in the type of the values. score: float32 [B, H, Q, S] of what is of a block of
     queries and of what every block reads (`in_blocks`). queries, keys: of [B, L] and [B, S]."""

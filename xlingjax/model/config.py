@@ -6,6 +6,8 @@ array of those axes.
 """
 
 import dataclasses
+import tomllib
+from importlib import resources
 from typing import Any
 
 from xlingjax.errors import UserError, require_choice, require_numbers, require_whole
@@ -249,7 +251,6 @@ class ModelConfig:
                         f"{where}task {task!r}: a task is a word of letters, digits and _"
                     )
             object.__setattr__(self, "task_labels", tuple(sorted(pairs.items())) or None)
-        no_decoder = not self.decoder_layers
         needs_decoder = self.classifier == "decoder" or self.language_tokens or self.streams
         rotary = self.positions == "rotary"
         exact = self.relative_buckets // (4 if self.has_biases else 2)
@@ -286,7 +287,7 @@ class ModelConfig:
                 f"tied_self_attention needs decoder_layers from 1 to layers={self.layers}",
             ),
             (
-                needs_decoder and no_decoder,
+                needs_decoder and not self.decoder_layers,
                 "classifier='decoder', language_tokens and streams need a decoder: set"
                 " decoder_layers",
             ),
@@ -357,132 +358,17 @@ class ModelConfig:
         return dataclasses.replace(self, **overrides)
 
 
-_XLM = ModelConfig(
-    name="xlm_15", layers=12, dim=1024, heads=8, ffn=4096, vocab_size=95_000, num_languages=15
-)
-_XLMR = ModelConfig(
-    name="xlmr_base",
-    layers=12,
-    dim=768,
-    heads=12,
-    ffn=3072,
-    vocab_size=250_002,
-    max_positions=514,
-    position_offset=2,
-    norm_eps=1e-5,
-    head="transform",
-    classifier="xlmr",
-    init_std=0.02,
-)
-_ROTARY: dict[str, Any] = dict(
-    positions="rotary",
-    max_positions=8192,
-    norm_order="pre",
-    norm_eps=1e-5,
-    attention_bias=False,
-    gated=True,
-    ffn_bias="none",
-    dropout=0.0,
-    attention_dropout=0.0,
-    init_std=0.02,
-)
-_MODERNBERT = ModelConfig(
-    name="modernbert_base",
-    layers=22,
-    dim=768,
-    heads=12,
-    ffn=1152,
-    vocab_size=50_368,
-    rotary_theta=160_000.0,
-    local_theta=10_000.0,
-    window=128,
-    first_norm=False,
-    norm_bias=False,
-    head="transform",
-    classifier_transform=True,
-    **_ROTARY,
-)
-_MMBERT = _MODERNBERT.replace(name="mmbert_base", vocab_size=256_000, local_theta=160_000.0)
-_EUROBERT = ModelConfig(
-    name="eurobert_210m",
-    layers=12,
-    dim=768,
-    heads=12,
-    ffn=3072,
-    vocab_size=128_256,
-    rotary_theta=250_000.0,
-    norm="rms",
-    embedding_norm=False,
-    activation="silu",
-    head="plain",
-    tied=False,
-    classifier="tagging",
-    **_ROTARY,
-)
-# XLM-17 and XLM-100 have no language embedding.
-_XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
+def _presets() -> dict[str, ModelConfig]:
+    text = resources.files(__package__).joinpath("presets.toml").read_text("utf-8")
+    found: dict[str, ModelConfig] = {}
+    for name, fields in tomllib.loads(text).items():
+        like = fields.pop("like", None)
+        make: Any = found[like].replace if like else ModelConfig
+        found[name] = make(name=name, **fields)
+    return found
 
-PRESETS: dict[str, ModelConfig] = {
-    "mini": _XLM.replace(
-        name="mini",
-        layers=3,
-        dim=96,
-        heads=6,
-        ffn=384,
-        vocab_size=5_000,
-        num_languages=0,
-        norm_order="pre",
-        attention_dropout=0.0,
-        unroll=0,
-    ),
-    # No layer at all: the vector of a text is the mean of its pieces' rows. In XLM-R's layout, so
-    # that whatever opens that opens this.
-    "static": _XLMR.replace(
-        name="static", layers=0, dim=384, heads=6, ffn=1536, vocab_size=16_000, init_std=None
-    ),
-    # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the
-    # step's time.
-    "tiny": _XLM.replace(
-        name="tiny",
-        layers=4,
-        dim=192,
-        heads=3,
-        ffn=768,
-        vocab_size=8_000,
-        num_languages=0,
-        attention_dropout=0.0,
-        unroll=0,
-    ),
-    "xlm_15": _XLM,
-    "xlm_17": _XLM.replace(name="xlm_17", **_XLM_100),
-    "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),
-    "xlmr_base": _XLMR,
-    "xlmr_large": _XLMR.replace(name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096),
-    "modernbert_base": _MODERNBERT,
-    "mmbert_base": _MMBERT,
-    "mmbert_small": _MMBERT.replace(name="mmbert_small", dim=384, heads=6),
-    "modern_tiny": _MMBERT.replace(
-        name="modern_tiny", layers=4, dim=192, heads=3, ffn=288, vocab_size=8_000, unroll=0
-    ),
-    "eurobert_210m": _EUROBERT,
-    "eurobert_tiny": _EUROBERT.replace(
-        name="eurobert_tiny", layers=4, dim=192, heads=3, ffn=512, vocab_size=8_000, unroll=0
-    ),
-    # XGLUE's Unicoder with xFNP; of ProphetNet what the paper does not print.
-    "xfnp": _XLMR.replace(
-        name="xfnp",
-        layers=12,
-        dim=1024,
-        heads=16,
-        ffn=4096,
-        vocab_size=250_012,
-        position_offset=1,
-        head="plain",
-        decoder_layers=12,
-        decoder_embeddings="shared_tokens",
-        streams=2,
-    ),
-}
+
+PRESETS = _presets()
 
 
 def preset(name: str, **overrides: Any) -> ModelConfig:

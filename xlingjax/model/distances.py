@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.model.config import ModelConfig
+from xlingjax.model.layers import static
 
 Array = jax.Array
 
@@ -29,7 +30,7 @@ class Distances:
     """Their positions."""
     buckets_E: Array
     """Of each distance from 0 on."""
-    mirrored: bool = dataclasses.field(metadata={"static": True})
+    mirrored: bool = static()
     """Buckets of keys that stand behind their query: in falling order before the others; or in
     rising order behind them."""
     states_UD: Array | None = None

@@ -34,7 +34,7 @@ from xlingjax.model.heads import (
     VocabularyHead,
     WordRecovery,
 )
-from xlingjax.model.layers import Embed, Norm, dropout, split_key
+from xlingjax.model.layers import Embed, Key, Norm, dropout, split_key
 from xlingjax.model.masks import Fields, Mask, bidirectional, near
 from xlingjax.model.stack import Stack
 
@@ -52,7 +52,7 @@ class Embeddings(nn.Module):
     def __call__(
         self,
         batch: Batch,
-        key: Array | None,
+        key: Key,
         words_BLD: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> Array:
@@ -121,7 +121,7 @@ class _Modules(nn.Module):
         if self.config.word_recovery:
             self.word_recovery = WordRecovery(self.config)
         if self.config.paraphrase:
-            self.paraphrase = FirstState(self.config, 1)
+            self.paraphrase = FirstState(self.config)
         if self.config.dan:
             self.dan = DeepAveraging(self.config)
 
@@ -129,7 +129,7 @@ class _Modules(nn.Module):
         self,
         batch: Batch,
         mask: Mask,
-        key: Array | None = None,
+        key: Key = None,
         all_layers: bool = False,
         memory: tuple[Array, Mask] | None = None,
         words_BLD: Array | None = None,
@@ -247,7 +247,7 @@ class Encoder:
         batch: Batch,
         mask: Mask,
         *,
-        rng: Array | None = None,
+        rng: Key = None,
         all_layers: bool = False,
         memory: tuple[Array, Mask] | None = None,
         words_BLD: Array | None = None,
@@ -302,7 +302,11 @@ class Encoder:
     def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded
         vocabulary."""
-        g, bias_V = self._run(params, lambda modules: modules.head(h))
+        return self._with_table(params, self._run(params, lambda modules: modules.head(h)))
+
+    def _with_table(self, params: Params, made: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+        """What a vocabulary head makes, and the table that it projects on."""
+        g, bias_V = made
         # Tied: the table that words are looked up in is the head's kernel.
         owner = "embeddings" if self.config.tied else "head"
         table_VD = params[owner]["tokens"]["embedding"]
@@ -314,7 +318,7 @@ class Encoder:
         h_BLD: Array,
         batch: Batch,
         *,
-        rng: Array | None = None,
+        rng: Key = None,
         task: str | None = None,
     ) -> Array:
         """float32 logits_BC (of "tagging" logits_BLC), of the head of `task` where the model has
@@ -340,8 +344,8 @@ class Encoder:
         `mask` lets it see (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed,
         not as they are compared. Raises `UserError` for a model without word_recovery."""
         self._require("word_recovery")
-        # The table itself, without positions and norm: words are mixed, not states.
-        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        # Without positions and norm: words are mixed, not states.
+        e_BLD = self._words(params, batch)
         values_BLD = e_BLD if shift_BLD is None else e_BLD + shift_BLD
         fields = Fields.from_batch(batch)
         allowed_BLS = mask(fields, fields)
@@ -353,7 +357,7 @@ class Encoder:
         """float32 (u_BF, v_BF): the deep averaging network's vectors of the texts of a row, one
         pair per row. Raises `UserError` for a model without one."""
         self._require("dan")
-        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        e_BLD = self._words(params, batch)
         fields = Fields.from_batch(batch)
         return self._run(
             params,
@@ -362,13 +366,15 @@ class Encoder:
             ),
         )
 
-    def classify_paraphrase(
-        self, params: Params, h_BLD: Array, *, rng: Array | None = None
-    ) -> Array:
+    def classify_paraphrase(self, params: Params, h_BLD: Array, *, rng: Key = None) -> Array:
         """float32 logit_B that the two texts of a row translate each other, from the row's first
         state (Unicoder §3.2). Raises `UserError` for a model without a paraphrase head."""
         self._require("paraphrase")
-        return self._run(params, lambda modules: modules.paraphrase(h_BLD, rng)[:, 0])
+        return self._run(params, lambda modules: modules.paraphrase(h_BLD, rng))
+
+    def _words(self, params: Params, batch: Batch) -> Array:
+        """[B, L, D]: rows of the token table."""
+        return jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
 
     def _run(self, params: Params, method: Callable[[Any], Any]) -> Any:
         return self._modules.apply({"params": params}, method=method)

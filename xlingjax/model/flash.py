@@ -101,61 +101,64 @@ def attend(
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
     """[B, L, lanes], of q [B, L, lanes], k and v [B, S, lanes]."""
-    return _forward(kernel, q, k, v, queries, keys, seeds)
+    given = q, k, v, queries, keys, seeds
+    o = jax.ShapeDtypeStruct(q.shape, v.dtype)
+    return _call(kernel, _forward_kernel, given, o, _of_queries(kernel), products=2)
 
 
-def _attend_forward(kernel, q, k, v, queries, keys, seeds):
-    o = _forward(kernel, q, k, v, queries, keys, seeds)
-    return o, (q, k, v, queries, keys, seeds)
+def _attend_forward(kernel, *given):
+    return _attend(kernel, *given), given
 
 
-def _attend_backward(kernel, residuals, do):
-    q, k, v, queries, keys, seeds = residuals
-    blocks = _specs(kernel)
+def _attend_backward(kernel, given, do):
+    q, k, v, *_ = given
     whole = jax.ShapeDtypeStruct(k.shape, jnp.float32)
-    dq, dk, dv = pl.pallas_call(
-        functools.partial(_backward_kernel, kernel),
-        out_shape=(jax.ShapeDtypeStruct(q.shape, q.dtype), whole, whole),
-        in_specs=[*blocks, _of_queries(kernel)],
-        # All blocks of queries add to one block of keys: they run one after the other.
-        out_specs=(_of_queries(kernel), _of_keys(kernel), _of_keys(kernel)),
-        grid=_grid(kernel, q),
-        interpret=kernel.interpret,
-        cost_estimate=cost(kernel, seeds.shape[0] * seeds.shape[1], products=5),
-        compiler_params=_parameters(kernel),
-        name="flash_backward",
-    )(q, k, v, queries, keys, seeds, do)
+    out = jax.ShapeDtypeStruct(q.shape, q.dtype), whole, whole
+    # All blocks of queries add to one block of keys: they run one after the other.
+    blocks = _of_queries(kernel), _of_keys(kernel), _of_keys(kernel)
+    dq, dk, dv = _call(kernel, _backward_kernel, (*given, do), out, blocks, products=5)
     return dq, dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _forward(kernel: Kernel, q, k, v, queries, keys, seeds):
-    return pl.pallas_call(
-        functools.partial(_forward_kernel, kernel),
-        out_shape=jax.ShapeDtypeStruct(q.shape, v.dtype),
-        in_specs=_specs(kernel),
-        out_specs=_of_queries(kernel),
-        grid=_grid(kernel, q),
-        interpret=kernel.interpret,
-        cost_estimate=cost(kernel, seeds.shape[0] * seeds.shape[1], products=2),
-        compiler_params=_parameters(kernel),
-        name="flash_forward",
-    )(q, k, v, queries, keys, seeds)
-
-
-def _parameters(kernel: Kernel) -> tpu.CompilerParams:
+def _call(kernel: Kernel, run, given, out, out_specs, products: int):
+    """Of the grid of rows, heads that stand together, blocks of queries, and the head of those
+    together. given: queries, keys, values, both sides' fields, the seeds, and what else is of
+    queries. products: of [L, S] that it makes."""
+    q, seeds = given[0], given[5]
+    rows, length, lanes = q.shape
+    in_specs = [
+        _of_queries(kernel),
+        _of_keys(kernel),
+        _of_keys(kernel),
+        pl.BlockSpec((None, ROWS, kernel.block), lambda b, h, i, j: (b, 0, i)),
+        pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i, j: (b, 0, 0)),
+        pl.BlockSpec((None, None, 1, 2), lambda b, h, i, j: (b, h * kernel.together + j, 0, 0)),
+    ]
+    in_specs += [_of_queries(kernel)] * (len(given) - len(in_specs))
     limit = None
     # 19.5 MiB of 4,096 keys in heads of 64, in bfloat16.
     if kernel.keys > _LONG:
         limit = max(kernel.keys * 6 << 10, 24 << 20)
     # Rows and heads may be shared out over a chip's cores; blocks of queries follow each other,
     # and of each block the heads that stand together.
-    return tpu.CompilerParams(
+    parameters = tpu.CompilerParams(
         dimension_semantics=("parallel", "parallel", "arbitrary", "arbitrary"),
         vmem_limit_bytes=limit,
     )
+    return pl.pallas_call(
+        functools.partial(run, kernel),
+        out_shape=out,
+        in_specs=in_specs,
+        out_specs=out_specs,
+        grid=(rows, lanes // kernel.width, length // kernel.block, kernel.together),
+        interpret=kernel.interpret,
+        cost_estimate=cost(kernel, seeds.shape[0] * seeds.shape[1], products),
+        compiler_params=parameters,
+        name=f"flash{run.__name__.removesuffix('_kernel')}",
+    )(*given)
 
 
 def cost(kernel: Kernel, heads: int, products: int) -> pl.CostEstimate:
@@ -169,13 +172,6 @@ def cost(kernel: Kernel, heads: int, products: int) -> pl.CostEstimate:
     )
 
 
-def _grid(kernel: Kernel, q: Array) -> tuple[int, int, int, int]:
-    """Row, heads that stand together, block of queries, head of those together."""
-    rows, length, lanes = q.shape
-    blocks = length // kernel.block
-    return rows, lanes // kernel.width, blocks, kernel.together
-
-
 def _of_queries(kernel: Kernel) -> pl.BlockSpec:
     shape = (None, kernel.block, kernel.width)
     return pl.BlockSpec(shape, lambda b, h, i, j: (b, i, h))
@@ -184,18 +180,6 @@ def _of_queries(kernel: Kernel) -> pl.BlockSpec:
 def _of_keys(kernel: Kernel) -> pl.BlockSpec:
     shape = (None, kernel.keys, kernel.width)
     return pl.BlockSpec(shape, lambda b, h, i, j: (b, 0, h))
-
-
-def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
-    """Of q, k, v, both sides' fields and the seeds."""
-    return [
-        _of_queries(kernel),
-        _of_keys(kernel),
-        _of_keys(kernel),
-        pl.BlockSpec((None, ROWS, kernel.block), lambda b, h, i, j: (b, 0, i)),
-        pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i, j: (b, 0, 0)),
-        pl.BlockSpec((None, None, 1, 2), lambda b, h, i, j: (b, h * kernel.together + j, 0, 0)),
-    ]
 
 
 def _forward_kernel(kernel, q, k, v, queries, keys, seeds, o):
@@ -294,14 +278,7 @@ def fields(values: Callable[[int], Array], shape: tuple[int, int]) -> Fields:
     """`values` of each field, whole: predicates then compare numbers of one shape, and combine what
     that gives."""
     found = {name: jnp.broadcast_to(values(number), shape) for number, name in enumerate(_FIELDS)}
-    return Fields(
-        valid=found["pack"] > 0,
-        side=found["side"],
-        is_mask=found["is_mask"] > 0,
-        position=found["position"],
-        language=found["language"],
-        pack=found["pack"],
-    )
+    return Fields(**{**found, "valid": found["pack"] > 0, "is_mask": found["is_mask"] > 0})
 
 
 def kept(kernel: Kernel, seeds, query: Array, key: Array) -> Array:

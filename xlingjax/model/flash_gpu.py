@@ -36,13 +36,10 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """How a kernel is cut: queries and keys of a block of scores, warps of a block, and blocks that
-    are loaded ahead."""
+    """How a kernel is cut: queries and keys of a block of scores."""
 
     queries: int
     keys: int
-    warps: int = 4
-    stages: int = 3
 
 
 # The fastest of 52 on an H100 for rows of 512 tokens (within 3 % of it for 128): 12 heads of 64,
@@ -50,18 +47,20 @@ class Tile:
 FORWARD = Tile(queries=64, keys=32)
 OF_QUERIES = Tile(queries=64, keys=32)
 OF_KEYS = Tile(queries=32, keys=64)
+# Of a block of scores; and blocks that are loaded ahead.
+WARPS, STAGES = 4, 3
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
-    """[B, L, H, K] in the type of the values. q, k, v: [B, L, H, K], [B, S, H, K]; queries
-    [B, 8, L], keys [B, 8, S]: see `flash.fields_of`; seeds: see `flash.seeds_of`."""
-    return _forward(kernel, q, k, v, queries, keys, seeds)[0]
+def attend(kernel: Kernel, *given) -> Array:
+    """[B, L, H, K] in the type of the values. given: q, k, v [B, L, H, K], [B, S, H, K]; the fields
+    of queries [B, 8, L] and keys [B, 8, S] (`flash.fields_of`); seeds (`flash.seeds_of`)."""
+    return _forward(kernel, given)[0]
 
 
-def _attend_forward(kernel, q, k, v, queries, keys, seeds):
-    o, sums = checkpoint_name(_forward(kernel, q, k, v, queries, keys, seeds), "flash")
-    return o, (q, k, v, queries, keys, seeds, o, sums)
+def _attend_forward(kernel, *given):
+    o, sums = checkpoint_name(_forward(kernel, given), "flash")
+    return o, (*given, o, sums)
 
 
 def _attend_backward(kernel, residuals, do):
@@ -80,13 +79,13 @@ def _attend_backward(kernel, residuals, do):
 attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _forward(kernel, q, k, v, queries, keys, seeds):
+def _forward(kernel, given):
+    q, _, v, *_ = given
     rows, length, heads, _ = q.shape
     out = [
         jax.ShapeDtypeStruct(q.shape, v.dtype),
         jax.ShapeDtypeStruct((rows, heads, length), jnp.float32),
     ]
-    given = q, k, v, queries, keys, seeds
     return _call(kernel, _forward_kernel, FORWARD, given, out, "LS", 2)
 
 
@@ -97,29 +96,25 @@ def _call(kernel, run, tile: Tile, given, out, axes: str, products: int):
     tokens = {"L": kernel.length, "S": kernel.keys}
     block = {"L": tile.queries, "S": tile.keys}[axes[0]]
     blocks = tokens[axes[0]] // block
-    values, fields_, sums = {}, {}, {}
-    for axis in axes:
-        # All of the other axis' tokens.
+
+    def specs(axis: str) -> tuple[pl.BlockSpec, pl.BlockSpec, pl.BlockSpec]:
+        """Of values, fields and sums; of the other axis a call has all tokens."""
         along = axis == axes[0]
-        count = tokens[axis]
-        if along:
-            count = block
-        values[axis] = pl.BlockSpec(
-            (None, count, None, size), lambda b, h, i, along=along: (b, i * along, h, 0)
+        count = block if along else tokens[axis]
+        return (
+            pl.BlockSpec((None, count, None, size), lambda b, h, i: (b, i * along, h, 0)),
+            pl.BlockSpec((None, ROWS, count), lambda b, h, i: (b, 0, i * along)),
+            pl.BlockSpec((None, None, count), lambda b, h, i: (b, h, i * along)),
         )
-        fields_[axis] = pl.BlockSpec(
-            (None, ROWS, count), lambda b, h, i, along=along: (b, 0, i * along)
-        )
-        sums[axis] = pl.BlockSpec(
-            (None, None, count), lambda b, h, i, along=along: (b, h, i * along)
-        )
+
+    (values, of_queries, sums), (key_values, of_keys, _) = specs("L"), specs("S")
     seeds = pl.BlockSpec((None, None, 1, 2), lambda b, h, i: (b, h, 0, 0))
-    in_specs = [values["L"], values["S"], values["S"], fields_["L"], fields_["S"], seeds]
-    out_specs = [values[axes[0]]] * len(out)
+    in_specs = [values, key_values, key_values, of_queries, of_keys, seeds]
+    out_specs = [specs(axes[0])[0]] * len(out)
     if run is _forward_kernel:
-        out_specs = [values["L"], sums["L"]]
+        out_specs = [values, sums]
     else:
-        in_specs += [values["L"], sums["L"], sums["L"]]
+        in_specs += [values, sums, sums]
     return pl.pallas_call(
         functools.partial(run, kernel, tile),
         out_shape=out,
@@ -128,7 +123,7 @@ def _call(kernel, run, tile: Tile, given, out, axes: str, products: int):
         grid=(rows, heads, blocks),
         interpret=kernel.interpret,
         cost_estimate=cost(kernel, rows * heads, products),
-        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages),
+        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=STAGES),
         name=f"flash{run.__name__}",
     )(*given)
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from xlingjax.errors import UserError
 from xlingjax.model.decoding import Decoding, Ids, Texts
+from xlingjax.model.layers import Key
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.next_tokens import LOWEST, NextTokens, chosen, highest
 from xlingjax.model.seq2seq import Cache, Seq2Seq
@@ -32,7 +33,7 @@ def generate(
     config: Decoding,
     columns: int,
     *,
-    key: Array | None = None,
+    key: Key = None,
 ) -> Texts:
     """Texts for the sources of a batch, one example to a row; no gradient passes.
 
@@ -84,7 +85,7 @@ def one_by_one(
     languages_B: Array,
     longest_B: Array,
     columns: int,
-    key: Array | None = None,
+    key: Key = None,
 ) -> Texts:
     """The likeliest next token, or one drawn."""
     ids = next_tokens.ids

@@ -8,7 +8,17 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, Embed, Norm, activation, dropout, kernel_init, split_key
+from xlingjax.model.layers import (
+    Dense,
+    Embed,
+    Key,
+    Norm,
+    activation,
+    dropout,
+    kernel_init,
+    parameter,
+    split_key,
+)
 from xlingjax.model.masks import Fields
 
 Array = jax.Array
@@ -29,14 +39,14 @@ class VocabularyHead(nn.Module):
         if c.head_scale:
             h_BMD = h_BMD * c.dim**-0.5
         if c.head == "transform":
-            h_BMD = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(h_BMD)
+            h_BMD = Dense(c, (c.dim,), bias=c.norm_bias, name="dense")(h_BMD)
             h_BMD = Norm(c, name="norm")(activation(c, h_BMD))
         if not c.tied and self.is_initializing():
             Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")(jnp.zeros((1,), int))
         if c.head == "plain":
             return h_BMD, jnp.zeros((c.padded_vocab_size,), jnp.float32)
-        zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
-        return h_BMD, self.param("bias", zeros, (c.padded_vocab_size,), jnp.float32)
+        shape = (c.padded_vocab_size,)
+        return h_BMD, parameter(self, "bias", nn.initializers.zeros, ("vocab",), shape)
 
 
 class Classifier(nn.Module):
@@ -56,7 +66,7 @@ class Classifier(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, h_BLD: Array, key: Array | None, fields: Fields) -> Array:
+    def __call__(self, h_BLD: Array, key: Key, fields: Fields) -> Array:
         c = self.config
         rate = c.dropout if c.classifier_dropout is None else c.classifier_dropout
         keys = split_key(key)
@@ -66,20 +76,22 @@ class Classifier(nn.Module):
             d_BD = u_BD - v_BD
             both_BE = jnp.concatenate([d_BD, jnp.abs(d_BD)], -1)
             h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(both_BE)
-            x = dropout(activation(c, h_BF), rate, keys[0])
-        elif c.classifier in OF_TOKENS:
-            x = dropout(self._transformed(h_BLD), rate, keys[0])
+            x = activation(c, h_BF)
+        elif c.classifier in (*OF_TOKENS, "late"):
+            x = h_BLD
         elif c.classifier == "mean":
-            x = dropout(self._transformed(_mean(h_BLD, fields)), rate, keys[0])
-        elif c.classifier == "late":
-            x = dropout(h_BLD, rate, keys[0])
-        elif c.classifier in ("pooler", "relu"):
-            # BERT's pooler has its dropout behind the tanh alone.
-            x = h_BLD[:, 0]
+            x = _mean(h_BLD, fields)
         else:
-            x = dropout(self._transformed(h_BLD[:, 0]), rate, keys[0])
+            x = h_BLD[:, 0]
+        # Others have a dense layer of their own, or read states of twice the width.
+        if c.classifier_transform and c.classifier in ("xlm", "mean", "tagging", "spans"):
+            x = Dense(c, (c.dim,), bias=c.norm_bias, name="dense")(x)
+            x = Norm(c, name="norm")(activation(c, x))
+        # BERT's pooler has its dropout behind the tanh alone.
+        if c.classifier not in ("pooler", "relu"):
+            x = dropout(x, rate, keys[0])
         if c.classifier in ("xlmr", "pooler", "relu", "gelu", "late", "plug_in", "decoder"):
-            x = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x)
+            x = Dense(c, (c.dim,), name="dense")(x)
             gelu = partial(jax.nn.gelu, approximate=False)
             own = {"relu": jax.nn.relu, "gelu": gelu, "late": gelu}
             x = own.get(c.classifier, jnp.tanh)(x)
@@ -88,17 +100,9 @@ class Classifier(nn.Module):
             # The mean of their logits, since what is left is linear.
             x = _mean(x, fields)
         inputs = "mlp" if c.classifier == "difference" else "embed"
-        logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)
+        logits = Dense(c, (c.num_labels,), (inputs,), name="out")(x)
         # The loss takes its logarithm in float32.
         return logits.astype(jnp.float32)
-
-    def _transformed(self, x: Array) -> Array:
-        c = self.config
-        # Others have a dense layer of their own, or read states of twice the width.
-        if not c.classifier_transform or c.classifier not in ("xlm", "mean", "tagging", "spans"):
-            return x
-        x = Dense(c, (c.dim,), ("embed",), (None,), c.norm_bias, name="dense")(x)
-        return Norm(c, name="norm")(activation(c, x))
 
 
 class TaskClassifiers(nn.Module):
@@ -109,7 +113,7 @@ class TaskClassifiers(nn.Module):
 
     @nn.compact
     def __call__(
-        self, h_BLD: Array, key: Array | None, fields: Fields, task: str | None = None
+        self, h_BLD: Array, key: Key, fields: Fields, task: str | None = None
     ) -> dict[str, Array]:
         """{task: logits}, of one task or of all."""
         c = self.config
@@ -134,17 +138,16 @@ def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
 
 
 class FirstState(nn.Module):
-    """Dropout and a linear layer on the first state: float32 logits_BC."""
+    """Dropout and a linear layer on the first state: float32 logit_B."""
 
     config: ModelConfig
-    outputs: int
 
     @nn.compact
-    def __call__(self, h_BLD: Array, key: Array | None) -> Array:
+    def __call__(self, h_BLD: Array, key: Key) -> Array:
         c = self.config
         x_BD = dropout(h_BLD[:, 0], c.dropout, key)
-        logits_BC = Dense(c, (self.outputs,), ("embed",), (None,), name="out")(x_BD)
-        return logits_BC.astype(jnp.float32)
+        logits_B1 = Dense(c, (1,), name="out")(x_BD)
+        return logits_B1.astype(jnp.float32)[:, 0]
 
 
 class DeepAveraging(nn.Module):
@@ -160,7 +163,7 @@ class DeepAveraging(nn.Module):
         sum_BD = jnp.einsum("bld,bl->bd", e_BLD, chosen_BL)
         mean_BD = sum_BD / jnp.maximum(chosen_BL.sum(1, keepdims=True), 1)
         h_BF = jnp.tanh(Dense(c, (c.dan,), ("embed",), ("mlp",), name="in")(mean_BD))
-        h_BF = jnp.tanh(Dense(c, (c.dan,), ("mlp",), (None,), name="out")(h_BF))
+        h_BF = jnp.tanh(Dense(c, (c.dan,), ("mlp",), name="out")(h_BF))
         return h_BF.astype(jnp.float32)
 
 
@@ -179,8 +182,7 @@ class WordRecovery(nn.Module):
         """(x_BLD, attention_BLS) from the embeddings e that are compared and those that are mixed,
         the same but in a leak test."""
         dim = e_BLD.shape[-1]
-        init = nn.with_logical_partitioning(kernel_init(self.config, 3 * dim), (None,))
-        w = self.param("kernel", init, (3 * dim,), jnp.float32)
+        w = parameter(self, "kernel", kernel_init(self.config, 3 * dim), (None,), (3 * dim,))
         e_BLD = e_BLD.astype(jnp.float32)
         # w [a; b; a * b] without [L, S, 3 D]: a share of a, one of b, and a product weighted by D.
         own_BL = e_BLD @ w[:dim]

@@ -4,6 +4,7 @@ Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never s
 maps them to the axes of the mesh.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -16,11 +17,18 @@ import jax.numpy as jnp
 from xlingjax.model.config import ModelConfig
 
 Array = jax.Array
+Key = Array | None  # of dropout, or of draws; None: without them
 Names = tuple[str | None, ...]
 
+static = functools.partial(dataclasses.field, metadata={"static": True})
+"""A field of a dataclass in a tree of arrays that is none: jit keeps a program for each value."""
 
-def embedding_init(config: ModelConfig) -> Callable:
-    return nn.initializers.normal(config.init_std or config.dim**-0.5)
+
+def parameter(
+    module: nn.Module, name: str, init: Callable, names: Names, shape: tuple[int, ...]
+) -> Array:
+    """A module's parameter in float32, whose axes have these logical names."""
+    return module.param(name, nn.with_logical_partitioning(init, names), shape, jnp.float32)
 
 
 def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
@@ -39,8 +47,8 @@ class Dense(nn.Module):
 
     config: ModelConfig
     outputs: tuple[int, ...]
-    input_names: Names
-    output_names: Names
+    input_names: Names = ("embed",)
+    output_names: Names = (None,)
     bias: bool = True
     lora: int = 0
 
@@ -52,14 +60,13 @@ class Dense(nn.Module):
         # A decoder's step may have the kernel by rows (`by_rows`); nothing else has.
         rows_OI = self.get_variable("params", "rows")
         if rows_OI is None:
-            names = self.input_names + self.output_names
-            init = nn.with_logical_partitioning(kernel_init(self.config, fan_in), names)
-            kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
+            names, init = self.input_names + self.output_names, kernel_init(self.config, fan_in)
+            kernel = parameter(self, "kernel", init, names, inputs + self.outputs)
         dtype = jnp.dtype(self.config.dtype)
         bias = jnp.zeros((), dtype)
         if self.bias:
-            zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
-            bias = self.param("bias", zeros, self.outputs, jnp.float32).astype(dtype)
+            zeros = nn.initializers.zeros
+            bias = parameter(self, "bias", zeros, self.output_names, self.outputs).astype(dtype)
         x = x.astype(dtype)
         if self.lora:
             bias = bias + self._low_rank(x, fan_in)
@@ -72,10 +79,11 @@ class Dense(nn.Module):
         """0 at first: the second factor is."""
         n, rank = len(self.input_names), (self.lora,)
         normal = nn.initializers.normal(fan_in**-0.5)
-        begins = nn.with_logical_partitioning(normal, (*self.input_names, None))
-        inwards = self.param("lora_in", begins, x.shape[-n:] + rank, jnp.float32)
-        zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None, *self.output_names))
-        outwards = self.param("lora_out", zeros, rank + self.outputs, jnp.float32)
+        names = *self.input_names, None
+        inwards = parameter(self, "lora_in", normal, names, x.shape[-n:] + rank)
+        names = None, *self.output_names
+        zeros = nn.initializers.zeros
+        outwards = parameter(self, "lora_out", zeros, names, rank + self.outputs)
         y = jnp.tensordot(jnp.tensordot(x, inwards.astype(x.dtype), n), outwards.astype(x.dtype), 1)
         return y * self.config.lora_scale
 
@@ -114,16 +122,14 @@ class Norm(nn.Module):
     def __call__(self, x_BLD: Array) -> Array:
         c = self.config
         shape = x_BLD.shape[-1:]
-        ones = nn.with_logical_partitioning(nn.initializers.ones, (None,))
-        scale_D = self.param("scale", ones, shape, jnp.float32)
+        scale_D = parameter(self, "scale", nn.initializers.ones, (None,), shape)
         if c.norm == "rms":
             x = x_BLD.astype(jnp.float32)
             x = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + c.norm_eps)
             return (x * scale_D).astype(c.dtype)
         bias_D = jnp.zeros(shape, jnp.float32)
         if c.norm_bias:
-            zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None,))
-            bias_D = self.param("bias", zeros, shape, jnp.float32)
+            bias_D = parameter(self, "bias", nn.initializers.zeros, (None,), shape)
         return _normalised(x_BLD, scale_D, bias_D, self.config.norm_eps, self.config.dtype)
 
 
@@ -173,12 +179,10 @@ class Embed(nn.Module):
 
     @nn.compact
     def __call__(self, ids_BL: Array) -> Array:
-        init_value = self.init_value
-        if init_value is None:
-            init_value = embedding_init(self.config)
-        init = nn.with_logical_partitioning(init_value, self.names)
-        shape = self.rows, self.width or self.config.dim
-        table = self.param("embedding", init, shape, jnp.float32)
+        c = self.config
+        init_value = self.init_value or nn.initializers.normal(c.init_std or c.dim**-0.5)
+        shape = self.rows, self.width or c.dim
+        table = parameter(self, "embedding", init_value, self.names, shape)
         # A lookup, not a product with one-hot vectors, which would cost as much as the head.
         return jnp.take(table, ids_BL, axis=0)
 
@@ -215,7 +219,7 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:
+def split_key(key: Key, count: int = 2) -> Sequence[Array | None]:
     """Keys for `count` uses; without one (no dropout) as many Nones."""
     if key is None:
         return [None] * count
@@ -223,7 +227,7 @@ def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:
 
 
 @jax.named_scope("dropout")
-def dropout(x: Array, rate: float, key: Array | None) -> Array:
+def dropout(x: Array, rate: float, key: Key) -> Array:
     """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean;
     `key` None = identity."""
     if key is None or rate == 0.0:

@@ -117,6 +117,15 @@ mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
 bidirectional = same_pack & valid_keys
 
 
+def first_columns(pack_BL: Array) -> Array:
+    """[B, L]: the first column of each token's example."""
+    # Rows hold several examples, and each has a first column of its own.
+    changes = pack_BL[:, 1:] != pack_BL[:, :-1]
+    begins = jnp.pad(changes, ((0, 0), (1, 0)), constant_values=True)
+    columns_L = jnp.arange(pack_BL.shape[1])
+    return jax.lax.cummax(jnp.where(begins, columns_L, 0), axis=1)
+
+
 def near(window: int) -> Mask:
     """Those that are at most half a window of columns away, oneself among them."""
     most = window // 2
@@ -130,21 +139,15 @@ def near(window: int) -> Mask:
 # What is not masked, of the same example.
 _context = same_pack & valid_keys & ~mask_keys
 
-camlm = (
-    (_context & same_side & ~mask_queries)
-    | (_context & ~same_side & mask_queries)
-    | (bidirectional & same_side & mask_queries & mask_keys)
-).named("camlm")
+_own_or_other = (_context & same_side & ~mask_queries) | (_context & ~same_side & mask_queries)
+
+camlm = (_own_or_other | (bidirectional & same_side & mask_queries & mask_keys)).named("camlm")
 """Cross-attention masked language modelling (ERNIE-M §3.1): what is not masked sees what is not
 masked on its own side; a MASK sees what is not masked on the other side, and the MASKs of its own.
 Were a side's context to see the other side or a MASK, a MASK would have its own side back after two
 layers."""
 
-camlm_alone = (
-    (_context & same_side & ~mask_queries)
-    | (_context & ~same_side & mask_queries)
-    | (bidirectional & itself)
-).named("camlm_alone")
+camlm_alone = (_own_or_other | (bidirectional & itself)).named("camlm_alone")
 """As `camlm`, and of its own side's MASKs each sees itself alone."""
 
 pseudo_tokens = (_context | (bidirectional & itself)).named("pseudo_tokens")

@@ -128,10 +128,7 @@ def normaliser(x_VR: Array, apart_RN: Array, top_R: Array) -> Array:
 def in_blocks(x_VR: Array) -> Array:
     """[K, C, R] of about 128 entries each; padded where no such number divides V."""
     sizes = (128, *range(129, 257), *range(127, 63, -1))
-    fitting = [size for size in sizes if len(x_VR) % size == 0]
-    size = 128
-    if fitting:
-        size = fitting[0]
+    size = next((size for size in sizes if len(x_VR) % size == 0), 128)
     padded_VR = jnp.pad(x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf)
     return padded_VR.reshape(-1, size, x_VR.shape[1])
 

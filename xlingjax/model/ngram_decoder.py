@@ -12,6 +12,7 @@ Parameter paths beside those of `Seq2Seq`: `decoder/streams/embedding`, and
 """
 
 import dataclasses
+import functools
 
 import flax.linen as nn
 import jax
@@ -24,10 +25,9 @@ from xlingjax.model.attention import require_length
 from xlingjax.model.block import KeysValues, by_head, written
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.distances import bucket_table
-from xlingjax.model.encoder import Batch, Embeddings, Params
-from xlingjax.model.heads import VocabularyHead
-from xlingjax.model.layers import Dense, Embed, dropout, split_key
-from xlingjax.model.masks import Fields, Mask
+from xlingjax.model.encoder import Batch
+from xlingjax.model.layers import Dense, Embed, Key, dropout, split_key, static
+from xlingjax.model.masks import Fields, Mask, first_columns
 from xlingjax.model.seq2seq import CROSS, SELF, Cache, Decoder, Seq2Seq, new_column, to_source
 from xlingjax.model.stack import Stack
 
@@ -43,13 +43,7 @@ def ngram_stream(i: int) -> Mask:
 
 def from_first(fields: Fields) -> Fields:
     """The fields with `position` counted from the first column of each example of the row."""
-    # Rows hold several examples, and each has a first column of its own.
-    column = fields.position
-    pack = fields.pack
-    changes = pack[:, 1:] != pack[:, :-1]
-    begins = jnp.pad(changes, ((0, 0), (1, 0)), constant_values=True)
-    first = jax.lax.cummax(jnp.where(begins, column, 0), axis=1)
-    return dataclasses.replace(fields, position=column - first)
+    return dataclasses.replace(fields, position=fields.position - first_columns(fields.pack))
 
 
 def bucket(config: ModelConfig, distance: Array) -> Array:
@@ -68,9 +62,9 @@ class StreamAttention:
 
     allowed_BLS: Array  # bool: who sees whom
     buckets_BLS: Array
-    streams: int = dataclasses.field(metadata={"static": True})  # 1+n
-    backend: str = dataclasses.field(metadata={"static": True})  # xla, or chunked
-    dropout: float = dataclasses.field(metadata={"static": True})
+    streams: int = static()  # 1+n
+    backend: str = static()  # xla, or chunked
+    dropout: float = static()
 
     def __call__(
         self,
@@ -78,7 +72,7 @@ class StreamAttention:
         main: KeysValues,
         own: KeysValues,
         relative_BLUH: Array,
-        key: Array | None,
+        key: Key,
     ) -> Array:
         """[B, L, H, K]. main: keys and values, [B, H, S, K]; own: [B, L, H, K], of the queries' own
         columns."""
@@ -134,7 +128,7 @@ class NgramAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x_BLD: Array, memory: Array, attention: StreamAttention, key: Array | None, past=None
+        self, x_BLD: Array, memory: Array, attention: StreamAttention, key: Key, past=None
     ):
         c = self.config
         project = dict(
@@ -153,12 +147,10 @@ class NgramAttention(nn.Module):
         if past is None:
             main = (by_head(main[0]), by_head(main[1]))
         else:
-            main = written(past, main)
+            main = past = written(past, main)
         o_BLHK = attention(q_BLHK, main, (k_BLHK, v_BLHK), relative_BLUH, key)
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
-        if past is None:
-            return y_BLD
-        return y_BLD, main
+        return y_BLD, past
 
 
 class _Streams(nn.Module):
@@ -184,18 +176,17 @@ class _Streams(nn.Module):
 
 
 class _NgramDecoder(Decoder):
-    def setup(self):
-        self.embeddings = Embeddings(self.config)
-        self.decoder = _Streams(self.config, self.mesh)
-        self.head = VocabularyHead(self.config)
+    stack = _Streams
 
     def decode(self, *arguments):
         # Stream 0 alone, which sees all earlier words: what an ordinary decoder predicts.
         return self.decode_streams(*arguments, 1)[0]
 
     def decode_streams(
-        self, batch: Batch, source: Fields, memory_BSD, key: Array | None, shift_BTD, count: int
+        self, batch: Batch, source: Fields, memory_BSD, key: Key, shift_BTD, count: int = 0
     ):
+        """count: streams; 0: all."""
+        count = count or self.config.streams
         keys = split_key(key, 3)
         fields = from_first(Fields.from_batch(batch))
         positions_BT = batch["position_ids"]
@@ -262,25 +253,7 @@ class NgramSeq2Seq(Seq2Seq):
     _self_attention = NgramAttention
     _ahead = 1
 
-    def decode_streams(
-        self,
-        params: Params,
-        batch: Batch,
-        memory_BSD: Array,
-        *,
-        rng: Array | None = None,
-        shift_BTD: Array | None = None,
-    ) -> Array:
-        """h_[n]BTD of the predicting streams on the target's words, `memory_BSD` the encoder's
-        states of the rows; all streams predict the same token at a column (ProphetNet §3.2). Logits
-        are those of `decoder_head`.
-
-        Reads the decoder's fields and input_ids and pack_ids of the source; distances are those of
-        decoder_position_ids. `rng` None = no dropout. shift_BTD is added to the word embeddings.
-        Raises `UserError` when the rows and the position after them are longer than the position
-        table.
-        """
-        n = self.config.streams
-        return self._apply(
-            params, *self._sides(batch), memory_BSD, rng, shift_BTD, n, method="decode_streams"
-        )
+    decode_streams = functools.partialmethod(Seq2Seq.decode, method="decode_streams")
+    """h_[n]BTD of the predicting streams; all predict the same token at a column (ProphetNet §3.2).
+    Arguments and errors are those of `decode`, logits those of `decoder_head`; distances are those
+    of decoder_position_ids."""

@@ -8,18 +8,11 @@ import jax
 
 def path_name(path: Sequence[Any]) -> str:
     """A key path of nested dicts as on disk: "encoder/layers/ffn/up/kernel"."""
-    return "/".join(_key_name(key) for key in path)
-
-
-def _key_name(key: Any) -> str:
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
+    return jax.tree_util.keystr(tuple(path), simple=True, separator="/")
 
 
 def path_names(tree: Any) -> list[str]:
-    return [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    return [*flattened(tree)]
 
 
 def flattened(tree: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.distances import Distances, distances_of
 from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params, one_token, seen_fields
 from xlingjax.model.heads import VocabularyHead
-from xlingjax.model.layers import Norm, by_rows, split_key
+from xlingjax.model.layers import Key, Norm, by_rows, split_key
 from xlingjax.model.masks import Fields, Mask, bidirectional, causal
 from xlingjax.model.stack import Stack
 
@@ -91,10 +91,11 @@ def to_source(queries: Fields, cache: Cache) -> Attention:
 class Decoder(nn.Module):
     config: ModelConfig
     mesh: Mesh | None
+    stack = Stack
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
-        self.decoder = Stack(self.config, self.mesh)
+        self.decoder = self.stack(self.config, self.mesh)
         self.head = VocabularyHead(self.config)
 
     def decode(
@@ -102,7 +103,7 @@ class Decoder(nn.Module):
         batch: Batch,
         source: Fields,
         memory_BSD: Array,
-        key: Array | None,
+        key: Key,
         shift_BTD: Array | None,
     ):
         keys = split_key(key)
@@ -174,17 +175,19 @@ class Seq2Seq(Encoder):
         batch: Batch,
         memory_BSD: Array,
         *,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BTD: Array | None = None,
+        method: str = "decode",
     ) -> Array:
         """h_BTD of the decoder on the target's words, `memory_BSD` the encoder's states of the
         rows.
 
         Reads the decoder's fields and input_ids and pack_ids of the source. `rng` None = no
-        dropout. shift_BTD is added to the word embeddings. Raises `UserError` when the rows are
-        longer than the position table.
+        dropout. shift_BTD is added to the word embeddings. method: of the decoder's module. Raises
+        `UserError` when the rows, with what the decoder reads ahead, are longer than the position
+        table.
         """
-        return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode")
+        return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method=method)
 
     def start(
         self, params: Params, batch: Batch, memory_BSD: Array, length: int, beams: int = 1
@@ -257,10 +260,8 @@ class Seq2Seq(Encoder):
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
-        g, bias_V = self._apply(params, h, method=lambda modules, h: modules.head(h))
-        owner = "embeddings" if self.config.tied else "head"
-        table_VD = self._view(params)[owner]["tokens"]["embedding"]
-        return g, table_VD.astype(g.dtype), bias_V
+        made = self._apply(params, method=lambda modules: modules.head(h))
+        return self._with_table(self._view(params), made)
 
     def _sides(self, batch: Batch) -> tuple[dict[str, Array], Fields]:
         """(the target under the encoder's names, the source's fields)"""

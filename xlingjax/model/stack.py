@@ -70,7 +70,8 @@ class Stack(nn.Module):
                 whole = -(-c.layers // c.global_every)
                 counts = whole, c.layers - whole
                 here = Alternating(*attention, number % c.global_every == 0, counts)
-            y_BLD = rows(block(rows(x_BLD), key, here, memory, number=number))
+            y_BLD, _ = block(rows(x_BLD), key, here, memory, number=number)
+            y_BLD = rows(y_BLD)
             if all_layers:
                 return y_BLD, y_BLD
             return y_BLD, None

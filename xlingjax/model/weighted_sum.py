@@ -30,17 +30,7 @@ def weighted_sum(
 ) -> Array:
     """[B, L, H, K] in the type of the values. s_BHLS: float32; keeps_BHLS: `dropout_keeps`, None:
     no dropout; axes: of the values, "BSHK"."""
-    return _sum(_weights(s_BHLS, v), v, keeps_BHLS, rate, axes)
-
-
-def _weights(s_BHLS: Array, v: Array) -> Array:
-    # The softmax in float32, its product with the values in their type.
-    return jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
-
-
-def _sum(p_BHLS, v, keeps_BHLS, rate, axes):
-    p_BHLS = _dropped(p_BHLS, keeps_BHLS, rate)
-    return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v)
+    return _forward(s_BHLS, v, keeps_BHLS, rate, axes)[0]
 
 
 def _dropped(p_BHLS, keeps_BHLS, rate):
@@ -50,8 +40,10 @@ def _dropped(p_BHLS, keeps_BHLS, rate):
 
 
 def _forward(s_BHLS, v, keeps_BHLS, rate, axes):
-    p_BHLS = _weights(s_BHLS, v)
-    return _sum(p_BHLS, v, keeps_BHLS, rate, axes), (p_BHLS, v, keeps_BHLS)
+    # The softmax in float32, its product with the values in their type.
+    p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
+    o_BLHK = jnp.einsum(f"BHLS,{axes}->BLHK", _dropped(p_BHLS, keeps_BHLS, rate), v)
+    return o_BLHK, (p_BHLS, v, keeps_BHLS)
 
 
 def _backward(rate, axes, kept, do_BLHK):

@@ -9,7 +9,7 @@ from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.generation import generate
-from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
+from xlingjax.objectives.base import INPUTS, Array, Batch, Key, Params, Predictions
 from xlingjax.objectives.translation import Translation, with_decoder
 
 
@@ -30,14 +30,14 @@ class BackTranslation(Translation):
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         _, translated = self.as_read(model, params, batch, rng)
         return super().predictions(model, params, translated, rng, shift_BLD)
 
     def as_read(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self, model: Encoder, params: Params, batch: Batch, rng: Key = None
     ) -> tuple[Translation, dict[str, Any]]:
         """(the objective of the second pass, the batch that it reads: its source written by the
         model)."""

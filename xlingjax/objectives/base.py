@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.layers import Key
 from xlingjax.model.masks import Mask, bidirectional, same_side
 from xlingjax.objectives.losses import cross_entropy, gather_positions
 from xlingjax.objectives.ramp import Ramp
@@ -81,9 +82,9 @@ class Objective(abc.ABC):
         """Of the terms; a ramp is by the step of the run."""
         return {self.name: 1.0}
 
-    @abc.abstractmethod
     def attention(self) -> Mask:
-        """Who sees whom in the encoder's self-attention."""
+        """Who sees whom in the encoder's self-attention: by default all of one example."""
+        return bidirectional
 
     def masks(self) -> dict[str, Mask]:
         """Every mask that the objective uses, by what it is for; the first is that of
@@ -101,7 +102,7 @@ class Objective(abc.ABC):
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         """By term, in the order of `coefficients`, then those that no loss is taken of. `shift_BLD`
@@ -122,7 +123,7 @@ class Objective(abc.ABC):
         return dict(batch)
 
     def as_read(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self, model: Encoder, params: Params, batch: Batch, rng: Key = None
     ) -> tuple["Objective", dict[str, Any]]:
         """The objective and the batch of the pass that predicts: its own, or what an earlier pass
         made of them."""
@@ -133,9 +134,7 @@ class Objective(abc.ABC):
         return {self.name: jnp.sum(batch[self.weighed_by], dtype=jnp.float32)}
 
     @abc.abstractmethod
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Key, languages: int) -> Loss:
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
 
@@ -152,9 +151,7 @@ class TokenObjective(Objective):
         """Which of the model's vocabulary heads predicts."""
         return model.vocab_head
 
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Key, languages: int) -> Loss:
         terms: dict[str, Array] = {}
         metrics: dict[str, Any] = {}
         for name, predictions in self.predictions(model, params, batch, rng).items():
@@ -197,12 +194,10 @@ class LabelObjective(Objective):
     continues_encoder = False
 
     @abc.abstractmethod
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         """Every prediction of the batch; those of weight 0 count for nothing."""
 
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Key, languages: int) -> Loss:
         found = self.judged(model, params, batch, rng)
         values = {"loss": found.loss_T, "accuracy": jnp.float32(found.correct_T)}
         metrics = metrics_by_language(

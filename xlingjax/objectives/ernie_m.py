@@ -26,6 +26,7 @@ from xlingjax.objectives.base import (
     SLOTS,
     Array,
     Batch,
+    Key,
     Params,
     Predictions,
     TokenObjective,
@@ -118,12 +119,8 @@ class BTMLM(TokenObjective):
             return pseudo_tokens
         return pseudo_tokens_together
 
-    def attention(self) -> Mask:
-        """Of the second stage."""
-        # There the pseudo tokens are words as others: the text sees them, and they the text.
-        return bidirectional
-
     def masks(self) -> dict[str, Mask]:
+        # In the second the pseudo tokens are words as others: the text sees them, and they it.
         return {"second stage": bidirectional, "first stage": self._first_stage}
 
     def evidence(self) -> dict[str, Mask]:
@@ -138,7 +135,7 @@ class BTMLM(TokenObjective):
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         # The key draws pseudo tokens, where they are drawn; the first stage has no dropout.
@@ -156,7 +153,7 @@ class BTMLM(TokenObjective):
         model: Encoder,
         params: Params,
         batch: Batch,
-        key: Array | None = None,
+        key: Key = None,
         shift_BLD: Array | None = None,
     ) -> Predictions:
         """First stage: the placeholders' states, read from the text as it is, and the pseudo tokens

@@ -16,6 +16,7 @@ from xlingjax.objectives.base import (
     Array,
     Batch,
     Judged,
+    Key,
     LabelObjective,
     Params,
     first_language,
@@ -81,19 +82,14 @@ class Classification(LabelObjective):
         return f"classification_{self.task}" if self.task else "classification"
 
     def attention(self) -> Mask:
-        if self.apart:
-            return EACH_TEXT_ALONE
-        # One example to a row: a kernel may take its length for the mask.
-        return bidirectional
+        return EACH_TEXT_ALONE if self.apart else bidirectional
 
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         logits_BC = self.logits(model, params, batch, rng)
         found = of_classes(logits_BC, batch["labels"])
         return Judged(*found, batch["example_weights"], first_language(batch))
 
-    def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> Array:
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Key = None) -> Array:
         """float32 logits_BC."""
         # Here and not in __post_init__: an objective meets its model at the first step.
         self._check(model.config)
@@ -121,7 +117,7 @@ class Classification(LabelObjective):
 
 
 def decoder_state(
-    model: Encoder, params: Params, batch: Batch, memory_BLD: Array, rng: Array | None = None
+    model: Encoder, params: Params, batch: Batch, memory_BLD: Array, rng: Key = None
 ) -> Array:
     """[B, 1, D]: the decoder's state behind the last word of the row's one example, which it reads
     as it read its targets in pretraining: what it begins with, then the words.
@@ -149,36 +145,39 @@ def decoder_state(
     return jnp.take_along_axis(h_BLD, jnp.maximum(last_B1 - 1, 0)[..., None], axis=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Tagging(LabelObjective):
-    """Mean cross-entropy per word of the model's tagger, read at the first piece of each word."""
+class OfColumns(LabelObjective):
+    """What a classifier of every state, of `num_labels` outputs, predicts at the columns. Raises
+    UserError unless the model has it."""
 
+    classifier: str
     num_labels: int
-    name = "tagging"
-    reads = (*INPUTS, "tag_labels", "tag_weights")
-    weighed_by = "tag_weights"
 
-    def attention(self) -> Mask:
-        return bidirectional
-
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
-        # Every column gets logits; pieces but the first of a word have weight 0.
-        found = of_classes(self.logits(model, params, batch, rng), batch["tag_labels"])
-        by_column = (*found, batch["tag_weights"], batch["language_ids"])
-        return Judged(*(values_BL.reshape(-1) for values_BL in by_column))
-
-    def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> Array:
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Key = None) -> Array:
         """float32 logits_BLC."""
-        require_classifier(model.config, "tagging", self.num_labels)
+        require_classifier(model.config, self.classifier, self.num_labels)
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         return model.classify(params, h_BLD, batch, rng=head_rng)
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanQA(LabelObjective):
+class Tagging(OfColumns):
+    """Mean cross-entropy per word of the model's tagger, read at the first piece of each word."""
+
+    num_labels: int
+    name = classifier = "tagging"
+    reads = (*INPUTS, "tag_labels", "tag_weights")
+    weighed_by = "tag_weights"
+
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
+        # Every column gets logits; pieces but the first of a word have weight 0.
+        found = of_classes(self.logits(model, params, batch, rng), batch["tag_labels"])
+        by_column = (*found, batch["tag_weights"], batch["language_ids"])
+        return Judged(*(values_BL.reshape(-1) for values_BL in by_column))
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanQA(OfColumns):
     """Mean per row of (cross-entropy of the answer's first column + that of its last) / 2, of a
     linear layer on every state (BERT §4.2; XTREME, XGLUE, ERNIE-M).
 
@@ -189,6 +188,8 @@ class SpanQA(LabelObjective):
     """
 
     name = "span_qa"
+    classifier = "spans"
+    num_labels = 2
     reads = (
         *INPUTS,
         "sides",
@@ -198,21 +199,13 @@ class SpanQA(LabelObjective):
         "example_weights",
     )
 
-    def attention(self) -> Mask:
-        return bidirectional
-
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         logits_BLC = self.logits(model, params, batch, rng)
         found = of_spans(logits_BLC, batch["start_positions"], batch["end_positions"])
         return Judged(*found, batch["example_weights"], first_language(batch))
 
-    def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> Array:
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Key = None) -> Array:
         """float32 logits_BLC, of first and last column; far below all others outside
         `answer_columns`."""
-        require_classifier(model.config, "spans", 2)
-        encode_rng, head_rng = split_key(rng)
-        h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
-        logits_BLC = model.classify(params, h_BLD, batch, rng=head_rng)
+        logits_BLC = super().logits(model, params, batch, rng)
         return at_columns(logits_BLC, batch["answer_columns"] > 0)

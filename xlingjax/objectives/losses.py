@@ -45,23 +45,22 @@ def cross_entropy(
     bias_V = _without_padding(bias_V, vocab_size)
     weights_T = weights_T.astype(jnp.float32)
     count = _chunks(tokens, chunk)
-    size = -(-tokens // count)
-
-    def split(x_T):
-        """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices
-        that hold rows."""
-        others = [(0, 0)] * (x_T.ndim - 1)
-        x_T = jnp.pad(x_T, [(0, count * size - tokens), *others])
-        return jnp.swapaxes(x_T.reshape(size, count, *x_T.shape[1:]), 0, 1)
-
-    def join(x_IC):
-        return jnp.swapaxes(x_IC, 0, 1).reshape(-1)[:tokens]
-
+    h_ICD, targets_IC, weights_IC = (_split(x_T, count) for x_T in (h_TD, targets_T, weights_T))
     target = (smoothing, vocab_size)
-    loss, nll_IC, correct_IC = _chunked(
-        target, split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T)
-    )
-    return CrossEntropy(loss, join(nll_IC), join(correct_IC))
+    loss, nll_IC, correct_IC = _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC)
+    return CrossEntropy(loss, _join(nll_IC, tokens), _join(correct_IC, tokens))
+
+
+def _split(x_T: Array, count: int) -> Array:
+    """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices that
+    hold rows."""
+    others = [(0, 0)] * (x_T.ndim - 1)
+    x_T = jnp.pad(x_T, [(0, -len(x_T) % count), *others])
+    return jnp.swapaxes(x_T.reshape(-1, count, *x_T.shape[1:]), 0, 1)
+
+
+def _join(x_IC: Array, tokens: int) -> Array:
+    return jnp.swapaxes(x_IC, 0, 1).reshape(-1)[:tokens]
 
 
 def _without_padding(bias_V: Array, vocab_size: int) -> Array:
@@ -109,7 +108,6 @@ def best_ids(
     count = 1
     if chunk:
         count = -(-tokens // chunk)
-    h_TD = jnp.pad(h_TD, ((0, -tokens % count), (0, 0)))
 
     def best(inputs):
         h_CD, number = inputs
@@ -120,11 +118,8 @@ def best_ids(
             logits_CV += jax.random.gumbel(chunk_key, logits_CV.shape)
         return logits_CV.argmax(-1).astype(jnp.int32)
 
-    # Chunk i has the tokens i, i + count, ..., as in `cross_entropy`.
-    h_ICD = jnp.swapaxes(h_TD.reshape(-1, count, h_TD.shape[-1]), 0, 1)
-    ids_IC = jax.lax.map(best, (h_ICD, jnp.arange(count)))
-    ids_T = jnp.swapaxes(ids_IC, 0, 1).reshape(-1)[:tokens]
-    return jax.lax.stop_gradient(ids_T)
+    ids_IC = jax.lax.map(best, (_split(h_TD, count), jnp.arange(count)))
+    return jax.lax.stop_gradient(_join(ids_IC, tokens))
 
 
 def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):

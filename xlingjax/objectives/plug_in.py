@@ -2,6 +2,7 @@
 predicted from [H; S] of its own tokens."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -14,6 +15,7 @@ from xlingjax.objectives.base import (
     Array,
     Batch,
     Judged,
+    Key,
     LabelObjective,
     Params,
 )
@@ -35,6 +37,7 @@ class _Plugged(LabelObjective):
     """
 
     stop_gradient: bool
+    num_labels: int
     adds = ("cross_attention",)
 
     def attention(self) -> Mask:
@@ -44,11 +47,11 @@ class _Plugged(LabelObjective):
     def masks(self) -> dict[str, Mask]:
         return {"self-attention": own_side, "cross-attention": partner}
 
-    def states(self, model: Encoder, params: Params, batch: Batch, num_labels: int, keys) -> Array:
+    def states(self, model: Encoder, params: Params, batch: Batch, keys) -> Array:
         """[H; S]_BLE of both sides, of twice the model's width. Raises UserError unless the model
         has the objective's classifier and a cross-attention."""
         config = model.config
-        require_classifier(config, self.name, num_labels)
+        require_classifier(config, self.name, self.num_labels)
         if not config.cross_attention:
             raise UserError(
                 f"model {config.name} has no cross-attention, which plug-in fine-tuning goes"
@@ -59,6 +62,12 @@ class _Plugged(LabelObjective):
         # A side has half of the columns, and may fill the model's positions.
         h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1], texts=2)
         return jnp.concatenate([h_BLD, s_BLD], axis=-1)
+
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Key = None) -> Any:
+        """float32 logits_BLC, of both sides."""
+        keys = split_key(rng, 3)
+        both_BLE = self.states(model, params, batch, keys)
+        return model.classify(params, both_BLE, batch, rng=keys[2])
 
 
 def first_columns(batch: Batch) -> tuple[Array, Array]:
@@ -92,18 +101,18 @@ class PlugIn(_Plugged):
         # Both sides of a row are predictions.
         return {self.name: 2 * batch["example_weights"].sum()}
 
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         x_BC, y_BC = self.logits(model, params, batch, rng)
         # Both sides of a row are the same example.
         labels_B = batch["labels"]
         return both_sides(of_classes(x_BC, labels_B), of_classes(y_BC, labels_B), batch)
 
     def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self, model: Encoder, params: Params, batch: Batch, rng: Key = None
     ) -> tuple[Array, Array]:
         """float32 logits_BC of x and of y."""
         keys = split_key(rng, 4)
-        both_BLE = self.states(model, params, batch, self.num_labels, keys)
+        both_BLE = self.states(model, params, batch, keys)
         logits = []
         for column_B1, key in zip(first_columns(batch), keys[2:], strict=True):
             first_B1E = jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1)
@@ -124,14 +133,6 @@ class PlugInTagging(_Plugged, Tagging):
     name = "plug_in_tagging"
     reads = (*INPUTS, "sides", "tag_labels", "tag_weights")
 
-    def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> Array:
-        """float32 logits_BLC, of both sides."""
-        keys = split_key(rng, 3)
-        both_BLE = self.states(model, params, batch, self.num_labels, keys)
-        return model.classify(params, both_BLE, batch, rng=keys[2])
-
 
 @dataclasses.dataclass(frozen=True)
 class PlugInSpans(_Plugged):
@@ -145,10 +146,11 @@ class PlugInSpans(_Plugged):
 
     stop_gradient: bool = True
     name = "plug_in_spans"
+    num_labels = 2
     reads = (*SpanQA.reads, "beside_start_positions", "beside_end_positions")
     weights = PlugIn.weights
 
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         logits_BLC = self.logits(model, params, batch, rng)
         sides = []
         for side, prefix in ((0, ""), (1, "beside_")):
@@ -158,12 +160,8 @@ class PlugInSpans(_Plugged):
             sides.append(of_spans(of_side_BLC, *ends))
         return both_sides(*sides, batch)
 
-    def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
-    ) -> Array:
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Key = None) -> Array:
         """float32 logits_BLC, of first and last column on both sides; far below all others outside
         `answer_columns`."""
-        keys = split_key(rng, 3)
-        both_BLE = self.states(model, params, batch, 2, keys)
-        logits_BLC = model.classify(params, both_BLE, batch, rng=keys[2])
+        logits_BLC = super().logits(model, params, batch, rng)
         return at_columns(logits_BLC, batch["answer_columns"] > 0)

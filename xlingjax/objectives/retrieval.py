@@ -18,6 +18,7 @@ from xlingjax.objectives.base import (
     Array,
     Batch,
     Judged,
+    Key,
     LabelObjective,
     Loss,
     Objective,
@@ -77,7 +78,7 @@ class SentencePairs(Objective):
         return self.of_columns(batch["language_ids"], self.of_text(batch, side)).max(axis=1)
 
     def vectors(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self, model: Encoder, params: Params, batch: Batch, rng: Key = None
     ) -> tuple[Array, Array]:
         """float32 u_QD of the first texts and v_QD of the second; 0 of a pair that only fills the
         batch, unless `dense` makes something of it."""
@@ -130,7 +131,7 @@ class HardestNegative(SentencePairs, LabelObjective):
         require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
 
     def vectors(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self, model: Encoder, params: Params, batch: Batch, rng: Key = None
     ) -> tuple[Array, Array]:
         """As of every objective of pairs, but of length 1."""
         if self.parts == 1:
@@ -158,7 +159,7 @@ class HardestNegative(SentencePairs, LabelObjective):
     def in_parts(self, parts: int) -> "HardestNegative":
         return dataclasses.replace(self, parts=parts)
 
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         u_QD, v_QD = self.vectors(model, params, batch, rng)
         # In float32: near 1 the cosines of a trained model differ in late digits.
         cosine_QQ = jnp.einsum("QD,CD->QC", u_QD, v_QD, precision=jax.lax.Precision.HIGHEST)
@@ -232,9 +233,7 @@ class Distillation(SentencePairs):
     normalize: bool = False
     reads = (*SentencePairs.reads, "teacher_vectors")
 
-    def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
-    ) -> Loss:
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Key, languages: int) -> Loss:
         t_QD = batch["teacher_vectors"].reshape(-1, batch["teacher_vectors"].shape[-1])
         weights_Q = self.used(batch)
         squares, cosines = [], []

@@ -10,14 +10,15 @@ from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
-from xlingjax.model.masks import Mask, bidirectional, prefix
-from xlingjax.model.seq2seq import Seq2Seq
+from xlingjax.model.masks import Mask, prefix
+from xlingjax.model.seq2seq import Seq2Seq, decoder_side
 from xlingjax.objectives.base import (
     CHUNK,
     INPUTS,
     Array,
     Batch,
     Head,
+    Key,
     Params,
     Predictions,
     TokenObjective,
@@ -55,13 +56,9 @@ class Translation(TokenObjective):
     def coefficients(self) -> dict[str, float | Ramp]:
         return {self.name: Ramp.coefficient(self.factor)}
 
-    def attention(self) -> Mask:
-        # The encoder's; the decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`).
-        return bidirectional
-
     def masks(self) -> dict[str, Mask]:
         """Over the columns of `words`: the encoder's, the decoder's, and the decoder's of the
-        encoder."""
+        encoder. The decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`)."""
         return {"attention": prefix}
 
     def evidence(self) -> dict[str, Mask]:
@@ -70,10 +67,8 @@ class Translation(TokenObjective):
 
     def words(self, batch: Batch) -> dict[str, Any]:
         """The token fields of the source's columns, then of the decoder's."""
-        both = {}
-        for name in INPUTS:
-            decoder_name = f"decoder_{name.removeprefix('input_')}"
-            both[name] = jnp.concatenate([batch[name], batch[decoder_name]], axis=1)
+        target = decoder_side(batch)
+        both = {name: jnp.concatenate([batch[name], target[name]], axis=1) for name in INPUTS}
         shape = both["input_ids"].shape
         is_target = jnp.arange(shape[1]) >= batch["input_ids"].shape[1]
         return {
@@ -90,7 +85,7 @@ class Translation(TokenObjective):
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         """shift_BLD: of the columns of `words`."""
@@ -104,7 +99,7 @@ class Translation(TokenObjective):
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None,
+        rng: Key,
         shift_BLD,
     ) -> Array:
         """The states that `decode`, a method of the model, makes of the source's."""

@@ -17,6 +17,7 @@ from xlingjax.objectives.base import (
     Array,
     Batch,
     Judged,
+    Key,
     LabelObjective,
     Params,
     Predictions,
@@ -68,7 +69,7 @@ class CLWR(TokenObjective):
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         # What is hidden of a text is all of it: its own words reach no layer.
@@ -96,10 +97,6 @@ class CLPC(LabelObjective):
     adds = ("paraphrase",)
     continues_encoder = True
 
-    def attention(self) -> Mask:
-        # The answer stands at the row's first state, so a row is one pair.
-        return bidirectional
-
     def evidence(self) -> dict[str, Mask]:
         return {self.name: bidirectional}
 
@@ -112,7 +109,7 @@ class CLPC(LabelObjective):
             self.name: Predictions(h_BLD[:, :1], first_B1, labels_B1, weights_B1, second_B[:, None])
         }
 
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         encode_rng, head_rng = split_key(rng)
         first = self.predictions(model, params, batch, encode_rng)[self.name]
         logit_B = model.classify_paraphrase(params, first.states, rng=head_rng)
@@ -154,7 +151,7 @@ class DAN(LabelObjective):
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: used_rows(batch).sum()}
 
-    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Array | None) -> Judged:
+    def judged(self, model: Encoder, params: Params, batch: Batch, rng: Key) -> Judged:
         # Cosines; an average may be 0, as of a row that only fills the batch.
         u_BF, v_BF = (
             x_BF / jnp.maximum(jnp.linalg.norm(x_BF, axis=1, keepdims=True), 1e-6)

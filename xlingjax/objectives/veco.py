@@ -10,13 +10,14 @@ from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.model.config import CHOICES
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
-from xlingjax.model.masks import Mask, bidirectional, itself, own_side, partner
+from xlingjax.model.masks import Mask, bidirectional, first_columns, itself, own_side, partner
 from xlingjax.objectives.base import (
     CHUNK,
     INPUTS,
     SLOTS,
     Array,
     Batch,
+    Key,
     Params,
     Predictions,
     TokenObjective,
@@ -76,25 +77,20 @@ class VECO(TokenObjective):
             )
 
     @property
-    def _terms(self) -> dict[str, tuple[str, ...]]:
-        """The names of the terms that it has, by kind: those of x and of y, or one."""
+    def _terms(self) -> dict[str, tuple[str, str, float | str]]:
+        """(kind, side, factor) of each term that it has, by name: those of x and of y, or one."""
+        found = {}
         kinds = {"plug_out": self.plug_out, "plug_in": True, "tlm": self.tlm}
-        sides = {"plug_out": ("_x", "_y"), "plug_in": ("_x", "_y"), "tlm": ("",)}
-        factors = dict(self.factors)
-        return {
-            kind: tuple(f"{self.name}_{kind}{side}" for side in sides[kind])
-            for kind, there in kinds.items()
-            if there and any(Ramp.parse(factors.get(kind, 1.0)).values)
-        }
+        for kind, there in kinds.items():
+            factor = dict(self.factors).get(kind, 1.0)
+            if there and any(Ramp.parse(factor).values):
+                for side in ("",) if kind == "tlm" else ("_x", "_y"):
+                    found[f"{self.name}_{kind}{side}"] = kind, side, factor
+        return found
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
-        factors = dict(self.factors)
-        return {
-            term: Ramp.coefficient(factors.get(kind, 1.0))
-            for kind, terms in self._terms.items()
-            for term in terms
-        }
+        return {term: Ramp.coefficient(factor) for term, (*_, factor) in self._terms.items()}
 
     def attention(self) -> Mask:
         """Self-attention of H and of S."""
@@ -102,11 +98,12 @@ class VECO(TokenObjective):
 
     def masks(self) -> dict[str, Mask]:
         masks: dict[str, Mask] = {}
-        if {"plug_out", "plug_in"} & {*self._terms}:
+        kinds = {kind for kind, *_ in self._terms.values()}
+        if kinds != {"tlm"}:
             masks["self-attention of H and S"] = own_side
-        if "plug_in" in self._terms:
+        if "plug_in" in kinds:
             masks["cross-attention of S to H"] = partner
-        if "tlm" in self._terms:
+        if "tlm" in kinds:
             masks["TLM"] = bidirectional
         return masks
 
@@ -115,25 +112,25 @@ class VECO(TokenObjective):
         if self.query != "self_attention":
             # Without self-attention a state of S knows its own word and the other side.
             seen["plug_in"] = partner | bidirectional & itself
-        return {term: seen[kind] for kind, terms in self._terms.items() for term in terms}
-
-    def _slots(self, batch: Batch) -> dict[str, slice]:
-        """The slots of each term."""
-        found = {}
-        for kind, terms in self._terms.items():
-            found |= {terms[0]: slice(None)} if kind == "tlm" else dict(halves(terms, batch))
-        return found
+        return {term: seen[kind] for term, (kind, *_) in self._terms.items()}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         weights_BM = batch["masked_weights"]
-        return {term: weights_BM[:, at].sum() for term, at in self._slots(batch).items()}
+        slots = self._slots(batch)
+        return {
+            term: weights_BM[:, slots[side]].sum() for term, (_, side, _) in self._terms.items()
+        }
+
+    def _slots(self, batch: Batch) -> dict[str, slice]:
+        """Those of each side, and of both."""
+        return {"": slice(None), **dict(halves(("_x", "_y"), batch))}
 
     def predictions(
         self,
         model: Encoder,
         params: Params,
         batch: Batch,
-        rng: Array | None = None,
+        rng: Key = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         # Each pass has a dropout of its own.
@@ -148,9 +145,8 @@ class VECO(TokenObjective):
             )
         slots = self._slots(batch)
         return {
-            term: at_slots(states[kind], batch, slots[term])
-            for kind, terms in self._terms.items()
-            for term in terms
+            term: at_slots(states[kind], batch, slots[side])
+            for term, (kind, side, _) in self._terms.items()
         }
 
     def states(
@@ -158,8 +154,8 @@ class VECO(TokenObjective):
         model: Encoder,
         params: Params,
         batch: Batch,
-        h_rng: Array | None = None,
-        s_rng: Array | None = None,
+        h_rng: Key = None,
+        s_rng: Key = None,
         shift_BLD: Array | None = None,
         texts: int = 1,
     ) -> tuple[Array, Array]:
@@ -198,7 +194,7 @@ class VECO(TokenObjective):
 def as_one_text(batch: Batch) -> dict[str, Array]:
     """The batch with the positions of each pair running on from x to y."""
     # VECO does not say how its TLM counts; XLM-R's pairs have positions that run on.
-    first_BL = _first_columns(batch)
+    first_BL = first_columns(batch["pack_ids"])
     columns_L = jnp.arange(first_BL.shape[1])
     positions_BL = jnp.where(batch["pack_ids"] > 0, columns_L - first_BL, 0)
     return {**batch, "position_ids": positions_BL}
@@ -209,15 +205,6 @@ def as_two_texts(batch: Batch) -> dict[str, Array]:
     sides_BL = batch["sides"]
     before_BL = jnp.pad(sides_BL[:, :-1], ((0, 0), (1, 0)))
     opens_BL = (sides_BL == 1) & (before_BL == 0)
-    opening_BL = jnp.take_along_axis(batch["input_ids"], _first_columns(batch), axis=1)
+    first_BL = first_columns(batch["pack_ids"])
+    opening_BL = jnp.take_along_axis(batch["input_ids"], first_BL, axis=1)
     return {**batch, "input_ids": jnp.where(opens_BL, opening_BL, batch["input_ids"])}
-
-
-def _first_columns(batch: Batch) -> Array:
-    """[B, L]: the first column of each token's example."""
-    # Where the example changes its own column, elsewhere the last of these.
-    packs_BL = batch["pack_ids"]
-    before_BL = jnp.pad(packs_BL[:, :-1], ((0, 0), (1, 0)))
-    columns_L = jnp.arange(packs_BL.shape[1])
-    starts_BL = jnp.where(packs_BL != before_BL, columns_L, 0)
-    return jax.lax.cummax(starts_BL, axis=1)

@@ -35,9 +35,6 @@ class MLM(TokenObjective):
     chunk: int = CHUNK
     reads = INPUTS + SLOTS
 
-    def attention(self) -> Mask:
-        return bidirectional
-
     def evidence(self) -> dict[str, Mask]:
         # The predicted column too: one in ten shows the word itself (XLM §3.3).
         return {self.name: bidirectional}

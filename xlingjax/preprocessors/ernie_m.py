@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -90,11 +90,10 @@ class CamlmFeatures(SideBySide, PairPreprocessor):
             row = append(batch, masks, text, length, vocabulary.pad_id)
             columns = text + np.arange(hidden_columns.shape[1])
             return {
+                **masked,
                 **row,
                 "is_mask": is_mask(row["input_ids"]),
                 "masked_positions": np.where(used, columns, 0),
-                "masked_targets": masked["masked_targets"],
-                "masked_weights": masked["masked_weights"],
             }
 
         return in_place if self.layout == "in_place" else in_slots
@@ -110,7 +109,7 @@ class BtmlmFeatures(Preprocessor):
     sentence as long as the text. reset_positions: positions restart behind the text, or run on.
     """
 
-    masking: Masking = field(default_factory=Masking)
+    masking: Masking = Masking()
     proportion: float = 0.15
     placement: str = "behind"
     reset_positions: bool = False
@@ -193,10 +192,8 @@ class BtmlmFeatures(Preprocessor):
             is_mask[:, text : text + places] = used
             columns = text + np.arange(places)
             return {
+                **masked,
                 **row,
-                "masked_positions": masked["masked_positions"],
-                "masked_targets": masked["masked_targets"],
-                "masked_weights": masked["masked_weights"],
                 "original_ids": whole["input_ids"],
                 "is_mask": is_mask,
                 "special_ids": np.tile(special_Z, (len(used), 1)),

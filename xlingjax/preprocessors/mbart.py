@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
+from xlingjax.data.features import TOKEN_FIELDS
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
-from xlingjax.data.rows.targets import block_rows, written
+from xlingjax.data.rows.targets import SEQ2SEQ_FIELDS, block_rows, one_text, written
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids
@@ -30,7 +30,7 @@ class MaskedWordsFeatures(Preprocessor):
     language_tokens: bool = False
     name = "masked_words"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
+    fields = SEQ2SEQ_FIELDS
 
     def decoder_columns(self, length: int) -> int:
         """T."""
@@ -56,7 +56,7 @@ class MaskedWordsFeatures(Preprocessor):
             # A row is of one text.
             language_B1 = masked["language_ids"][:, :1]
             start_B1 = start_ids(language_B1, vocabulary, self.language_tokens)
-            return written(target_BT, used, language_B1, start_B1, vocabulary.pad_id)
+            return written(one_text(target_BT, used, language_B1), start_B1, vocabulary.pad_id)
 
         def masked_words(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)

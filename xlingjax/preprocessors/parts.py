@@ -1,16 +1,19 @@
-"""What a task is trained on, as entries of the store: each is made once, by whoever needs it
-first, and then read by every run, seed and process. Much is made in several processes."""
+"""A source of shuffled batches of a task's training set, whose parts are entries of the store: each
+is made once, by whoever needs it first, and then read by every run, seed and process. Much is made
+in several processes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xlingjax.data.batches.labelled import NamedPart, shuffled_batches
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.records import hashes_asked, learnable
@@ -18,21 +21,21 @@ from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.rows.ragged import RaggedRows
 from xlingjax.data.store.entries import Writer, get, has, name_of
-from xlingjax.data.store.tokenise import loaded, vocabulary_folder
+from xlingjax.data.store.tokenise import FEW_BYTES, with_vocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.beside import training_pairs
 from xlingjax.preprocessors.finetuning import Rows
+from xlingjax.preprocessors.span_qa import checked_separators
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
-from xlingjax.runtime.workers import default_processes, in_processes
+from xlingjax.runtime.workers import default_processes
 
 FORMAT = 7  # part of every name: another form leaves the old ones alone
 KIND = "labelled"
 CHUNK_RECORDS = 4096  # records whose padded rows are in memory at a time
 MANY_RECORDS = 50_000  # so many are worth a line
-MUCH_BYTES = 1 << 24  # files below this are tokenised here: starting processes takes longer
 _READ_BY = {
     "classification": ("length", "reset_positions"),
     "ranking": ("length", "reset_positions"),
@@ -42,6 +45,78 @@ _READ_BY = {
 """Kind of task -> the fields of `Reading` that its rows depend on."""
 Sides = Sequence[Sequence[Any]]
 """Examples, and those of another language that they stand beside, if any."""
+
+
+def task_source(
+    task: Task,
+    data: str | Path,
+    training: Training,
+    vocabulary,
+    languages: Sequence[str],
+    reading: Reading,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    paired: bool = False,
+    by_length: bool = False,
+) -> BatchSource:
+    """Shuffled batches of all parts of `training`. languages: the run's, sorted. paired: rows of
+    plug-in fine-tuning, each example of a translated set beside the one that it translates.
+    by_length: see `shuffled_batches`. Raises UserError for a language that is not the run's."""
+    if task.kind == "span_qa":
+        # Now, since later a file would be blamed.
+        checked_separators(
+            vocabulary,
+            reading.length,
+            reading.stride,
+            reading.max_question,
+            reading.reset_positions,
+        )
+    # Before any file is read, so that a language that is not the run's is said at once.
+    parts = training.parts(task, data)
+    ids = {language: i for i, language in enumerate(languages)}
+    pivot = [task.trained_on] if paired else []
+    for language in [*(language for _, language in parts), *pivot]:
+        if language not in ids:
+            raise UserError(
+                f"{task.full_name}: training language {language!r} is not one of the run's"
+                f" ({', '.join(languages)})"
+            )
+    parts_of_task = [
+        Part(task, str(data), training, reading, origin, language, paired)
+        for origin, language in parts
+        # What was not translated has nothing to stand beside.
+        if not (paired and origin == "gold")
+    ]
+    rows = []
+    counts = []
+    digests = []
+    asked = []
+    for part, entry in zip(parts_of_task, stored(parts_of_task, vocabulary), strict=True):
+        name = f"{part.origin} {part.language}"
+        asked.append(entry.asked)
+        of_texts = tuple(ids[language] for language in [part.language, *pivot])
+        rows.append(NamedPart(name, entry.rows, of_texts))
+        digests.append([entry.facts["digest"], of_texts])
+        beside = f" beside {task.trained_on}" if paired else ""
+        counts.append(f"{name} {entry.facts['learnt']}{beside}")
+    source = shuffled_batches(
+        rows,
+        batch_size,
+        reading.length,
+        languages=languages,
+        seed=seed,
+        identity={
+            "vocabulary": vocabulary.sha256,
+            "digest": hash_of(repr(digests).encode()),
+            "mixture": f"{task.full_name}: {', '.join(counts)}",
+            "labels": list(task.labels),
+            "reading": asdict(reading),
+        },
+        by_length=by_length,
+    )
+    source.asked = tuple(asked)
+    return source
 
 
 @dataclass(frozen=True)
@@ -62,19 +137,12 @@ class Part:
 
     def paths(self) -> tuple[Path, ...]:
         """The files that it is made of."""
-        _, own = self.training.place(self.task, self.data, self.origin, self.language)
-        beside = []
-        for _, paths in self._read_beside():
-            beside += paths
-        return (*own, *beside)
+        return tuple(path for _, paths in self._read() for path in paths)
 
     def entry(self, vocabulary) -> str:
         """The name of what is stored of it, by all that this depends on."""
         task = self.task
-        place, paths = self.training.place(task, self.data, self.origin, self.language)
-        files = [place, *map(content_hash, paths)]
-        for place, paths in self._read_beside():
-            files += ["beside", place, *map(content_hash, paths)]
+        files = [[place, *map(content_hash, paths)] for place, paths in self._read()]
         reading = {name: getattr(self.reading, name) for name in _READ_BY[task.kind]}
         of_task = "full_name", "kind", "labels", "marks", "trained_on", "shared_ids"
         return name_of(
@@ -87,16 +155,16 @@ class Part:
             _made_by(type(self.training), type(vocabulary)),
         )
 
-    def _read_beside(self) -> list[tuple[str, tuple[Path, ...]]]:
-        """Places and files that pairs are found in (see `training_pairs`)."""
-        if not self.paired:
-            return []
-        place = self.training.place
-        found = [place(self.task, self.data, "gold", self.task.trained_on)]
-        if self.origin == "labelled":
+    def _read(self) -> list[tuple[str, tuple[Path, ...]]]:
+        """Places and files of the examples, and those that pairs are found in (see
+        `training_pairs`)."""
+        place = functools.partial(self.training.place, self.task, self.data)
+        found = [place(self.origin, self.language)]
+        if self.paired:
+            found.append(place("gold", self.task.trained_on))
+        if self.paired and self.origin == "labelled":
             # What the teacher labelled tells what it translates.
-            translated = place(self.task, self.data, "translated", self.language)
-            found.append(translated)
+            found.append(place("translated", self.language))
         return found
 
     def examples(self) -> tuple[dict[str, Any], Sides]:
@@ -193,16 +261,9 @@ def _ragged(part: Part, learnt: Sides, vocabulary) -> RaggedRows:
 def _make_in_processes(missing: Sequence[Part], vocabulary) -> None:
     """Makes parts, where there is much to do. Raises UserError with the words of the first that
     fails."""
-    processes = min(default_processes(), len(missing))
-    if processes < 2 or not isinstance(vocabulary, Vocabulary):
+    if not isinstance(vocabulary, Vocabulary):
         return
     size = sum(path.stat().st_size for part in missing for path in part.paths())
-    if size < MUCH_BYTES:
-        return
-    with vocabulary_folder(vocabulary) as folder:
-        calls = [(part.shown, functools.partial(_make_there, part, folder)) for part in missing]
-        in_processes(calls, processes)
-
-
-def _make_there(part: Part, folder: str) -> None:
-    _stored(part, loaded(folder))
+    if size >= FEW_BYTES:
+        calls = [(part.shown, functools.partial(_stored, part)) for part in missing]
+        with_vocabulary(calls, vocabulary, default_processes())

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import SPANS, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, stream_rows
-from xlingjax.data.rows.targets import written
+from xlingjax.data.rows.targets import SEQ2SEQ_FIELDS, one_text, written
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_numbers
@@ -33,7 +32,7 @@ class SpanCorruptionFeatures(Preprocessor):
     language_tokens: bool = False
     name = "span_corruption"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
+    fields = SEQ2SEQ_FIELDS
 
     def __post_init__(self):
         require_numbers(self, "(0, 1)", "density", "span_corruption: ")
@@ -98,10 +97,8 @@ class SpanCorruptionFeatures(Preprocessor):
             language_B1 = batch["language_ids"].max(axis=1, keepdims=True)
             source = _side(sources, language_B1, length, vocabulary.pad_id)
             target = _side(texts, language_B1, targets, 0)
-            used = target["pack_ids"] > 0
             start_B1 = start_ids(language_B1, vocabulary, self.language_tokens)
-            given = language_B1, start_B1, vocabulary.pad_id
-            return {**source, **written(target["input_ids"], used, *given)}
+            return {**source, **written(target, start_B1, vocabulary.pad_id)}
 
         return with_spans
 
@@ -139,16 +136,10 @@ def _behind_sentinels(
 
 def _side(texts: Sequence[np.ndarray], language_B1: np.ndarray, columns: int, pad_id: int) -> Batch:
     """The token fields [B, columns] of texts, one in a row."""
-    position = np.arange(columns)
-    used = position < np.array([text.size for text in texts])[:, None]
+    used = np.arange(columns) < np.array([text.size for text in texts])[:, None]
     ids = np.full(used.shape, pad_id, np.int32)
     ids[used] = np.concatenate(texts)
-    return {
-        "input_ids": ids,
-        "position_ids": np.where(used, position, 0),
-        "language_ids": np.where(used, language_B1, 0),
-        "pack_ids": used.astype(np.int32),
-    }
+    return one_text(ids, used, language_B1)
 
 
 def sentinel_ids(vocabulary: Vocabulary) -> list[int]:

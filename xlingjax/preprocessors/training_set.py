@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read, require_gold
 from xlingjax.data.labelled.teacher import labelled_path, read_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task_rows import Reading
 
 ALL = "all"
 _THIS_PROCESS = uuid.uuid4().hex
@@ -104,14 +103,6 @@ class Training:
         """What an error in the examples of one part names: their file and language."""
         _, paths = self.place(task, data, origin, language)
         return f"{paths[0]}, {language}"
-
-    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
-        """What run.json says of the data; read: what each part holds."""
-        return {
-            "mixture": f"{task.full_name}: {', '.join(read)}",
-            "labels": list(task.labels),
-            "reading": asdict(reading),
-        }
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS, special_row
+from xlingjax.data.features import special_row
 from xlingjax.data.rows.draws import LANGUAGE, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
 from xlingjax.data.rows.targets import (
+    SEQ2SEQ_FIELDS,
     begun,
     block_rows,
     decoder_fields,
@@ -55,7 +56,7 @@ class TranslationFeatures(Preprocessor):
     within: bool = False
     truncate: bool = False
     sides = 2
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
+    fields = SEQ2SEQ_FIELDS
 
     def __post_init__(self):
         require_choice(self, (False, True, BOTH), "language_tokens", f"{self.name}: ")
@@ -117,7 +118,7 @@ class DenoisingFeatures(Preprocessor):
     languages: tuple[str, ...] | None = None
     name: str = "xdae"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
+    fields = SEQ2SEQ_FIELDS
 
     def __post_init__(self):
         require_choice(self, ("sentences", "blocks"), "unit", f"{self.name}: ")
@@ -166,7 +167,7 @@ class BackTranslationFeatures(Preprocessor):
     language_tokens: bool = False
     name = "back_translation"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
+    fields = SEQ2SEQ_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
 
     def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
         return sentence_rows(records, length, max_pieces=self.max_pieces, packing=False)

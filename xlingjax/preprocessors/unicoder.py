@@ -3,7 +3,7 @@ paraphrase classification, documents that change language between sentences."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class ClMlmFeatures(MaskedFeatures):
     """Masked documents in which every other sentence is the translation; the switches are those of
     `documents.switched_rows`."""
 
-    masking: Masking = field(default_factory=Masking)
+    masking: Masking = Masking()
     parity: str = "coin"
     packing: bool = True
     truncate: bool = True

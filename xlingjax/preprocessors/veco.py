@@ -3,7 +3,7 @@ for themselves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class VecoFeatures(SideBySide, PairPreprocessor):
     """Masked pairs, positions restarting at y; the first token of a side is never masked."""
 
     # "Mask percent (monolingual/bilingual)" of the paper's table of hyperparameters: 15 / 25 %.
-    masking: Masking = field(default_factory=lambda: Masking(rate=0.25))
+    masking: Masking = Masking(rate=0.25)
     max_pieces: int = 100
     packing: bool = True
     # Both orders would say the same: both sides are predicted, each from the other.
@@ -47,7 +47,7 @@ class VecoTextFeatures(SideBySide):
     """Masked adjacent segments of monolingual documents, in the rows of pairs
     (`documents.segment_rows`)."""
 
-    masking: Masking = field(default_factory=Masking)
+    masking: Masking = Masking()
     packing: bool = True
     name = "veco_text"
     sides = 1

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import STARTS, Draws
 from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows
-from xlingjax.data.rows.targets import block_rows, columns_where, preceding
+from xlingjax.data.rows.targets import SEQ2SEQ_FIELDS, block_rows, columns_where, preceding
 from xlingjax.data.store.tokenise import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -41,7 +40,7 @@ class XfnpFeatures(Preprocessor):
     packing: bool = True
     name = "xfnp"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("run_offsets",)
+    fields = SEQ2SEQ_FIELDS + ("run_offsets",)
 
     def __post_init__(self):
         if not 0 < self.span < self.block:

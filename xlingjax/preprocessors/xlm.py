@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -291,7 +291,7 @@ class ClmFeatures(Preprocessor):
 class MlmFeatures(MaskedFeatures):
     """Masked streams (XLM §3.3)."""
 
-    masking: Masking = field(default_factory=Masking)
+    masking: Masking = Masking()
     documents: bool = False
     name = "mlm"
     sides = 1
@@ -307,7 +307,7 @@ class TlmFeatures(MaskedFeatures, PairPreprocessor):
     The switches are those of `PairPreprocessor`.
     """
 
-    masking: Masking = field(default_factory=Masking)
+    masking: Masking = Masking()
     max_pieces: int = 100
     # XLM §3.4 restarts the positions at y, which makes the two sentences easier to align.
     reset_positions: bool = True

@@ -10,7 +10,7 @@ from tests.preprocessors.test_task import LANGUAGES, Hashed
 from xlingjax.data.batches import labelled
 from xlingjax.data.features import batch_hash
 from xlingjax.data.row_lengths import row_lengths
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named

@@ -13,7 +13,7 @@ from xlingjax.data.labelled.records import Example, is_lost, learnable
 from xlingjax.data.labelled.task import read
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named

@@ -14,7 +14,7 @@ from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.inference.run import open_run
-from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.parts import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named

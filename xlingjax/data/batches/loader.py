@@ -423,18 +423,18 @@ def file_batches(
     an unknown language, and as `text_source`.
     """
     kind, macro = KINDS[preprocessor.sides]
-    patterns = {1: mono, 2: parallel, 3: negatives}
+    readers: dict[int, tuple[Any, Callable[[Any], Sequence[Any]]]] = {
+        1: (mono, find_text),
+        2: (parallel, find_pairs),
+        3: (negatives, find_negatives),
+    }
     # Before any file is looked for: an objective without its text names the macro that is empty.
-    if not patterns[preprocessor.sides]:
+    if not readers[preprocessor.sides][0]:
         raise UserError(
             f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
             " objective out"
         )
-    found: dict[int, Sequence[Any]] = {
-        1: find_text([*mono] if isinstance(mono, Mapping) else mono) if mono else [],
-        2: find_pairs(parallel) if parallel else [],
-        3: find_negatives(negatives) if negatives else [],
-    }
+    found = {sides: find(given) if given else [] for sides, (given, find) in readers.items()}
     # Of all files, not the objective's alone: a run's text and pairs number languages alike.
     if not settings.languages:
         codes = {code for files in found.values() for file in files for code in file.languages}

@@ -6,7 +6,6 @@ A document is what stands between blank lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -40,8 +39,6 @@ def segment_rows(records: Records, length: int, *, packing: bool = True) -> Rows
     """
     (text,) = records.sides
     lines, document = documents([text])
-    if not lines.size:
-        return plan_rows(np.zeros(0, int), 0, starts=np.zeros(0, int))
     starts, lengths = (of_side[lines, 0] for of_side in starts_and_lengths(records))
     segment, document = _segments(document, lengths, length)
     new_segment = np.diff(segment, prepend=-1) != 0
@@ -76,8 +73,7 @@ def _segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(segment of each line in its document, document of each line from 0), [lines] each. Segments
     are evenly many equal shares of its tokens; a sentence is where its middle is."""
-    first = _first_lines(document)
-    of_line = np.repeat(np.arange(first.size), np.diff([*first, lengths.size]))
+    first, of_line = _first_lines(document)
     total = np.add.reduceat(lengths, first)
     before = np.cumsum(lengths) - lengths
     # By its middle and not its begin, so that a long sentence falls where most of it lies.
@@ -90,9 +86,11 @@ def _segments(
     return np.minimum(segment, last), of_line
 
 
-def _first_lines(document: np.ndarray) -> np.ndarray:
-    """[documents]: where each begins in `document` [lines], the sorted documents of lines."""
-    return np.flatnonzero(np.diff(document, prepend=document[0] - 1))
+def _first_lines(document: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(where each document begins in `document` [lines], the sorted documents of lines; the
+    document of each line, from 0)."""
+    _, first, of_line = np.unique(document, return_index=True, return_inverse=True)
+    return first, of_line
 
 
 def switched_rows(
@@ -114,14 +112,12 @@ def switched_rows(
     one language, but for `alone`.
     """
     lines, document = documents(records.sides)
-    if not lines.size:
-        return plan_rows(np.zeros(0, int), 0, starts=np.zeros(0, int))
     starts, lengths = starts_and_lengths(records)
     starts = starts[lines]
     lengths = lengths[lines]
-    first = _first_lines(document)
+    first, of_line = _first_lines(document)
     every_line = np.arange(lines.size)
-    number = every_line - np.repeat(first, np.diff([*first, lines.size]))
+    number = every_line - first[of_line]
     # Rows are planned once for all, so the paper's coin becomes both its sides, as two rows.
     flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
     examples = []
@@ -141,7 +137,7 @@ def switched_rows(
         kept = size > 0
         if not alone:
             # Languages take turns, so that two sentences hold both.
-            sentences = np.bincount(example[kept], minlength=example[-1] + 1)
+            sentences = np.bincount(example[kept], minlength=lines.size)
             kept &= sentences[example] > 1
         read |= kept
         of_flip = {
@@ -162,9 +158,8 @@ def switched_rows(
     order = apart(total)
     row = np.empty(total, np.int64)
     row[order] = rows_of(sizes[order], length, packing)
-    rows = plan_rows(row, int(read.sum()), len(flips), example, **flat)
-    tokens = lengths[every_line].sum(axis=1)
-    return replace(rows, left_out=LeftOut.of(np.ones_like(read), read, tokens))
+    left_out = LeftOut.of(np.ones_like(read), read, lengths.sum(axis=1))
+    return plan_rows(row, int(read.sum()), len(flips), example, left_out, **flat)
 
 
 def truncated(
@@ -172,8 +167,7 @@ def truncated(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(document of each sentence from 0, its first position, whether it opens the document, its
     tokens): of each document the first `length` tokens; sentences behind have none."""
-    first = _first_lines(document)
-    of_line = np.repeat(np.arange(first.size), np.diff([*first, size.size]))
+    first, of_line = _first_lines(document)
     before = np.cumsum(size) - size
     before -= before[first][of_line]
     opens = np.zeros(size.size, np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from xlingjax.data.rows.left_out import LeftOut
 from xlingjax.data.rows.partners import TRIES, Translations
-from xlingjax.data.rows.plan import Rows, plan_rows, starts_and_lengths
+from xlingjax.data.rows.plan import Rows, opened_sides, plan_rows
 from xlingjax.data.store.tokenise import Records, Tokens
 
 
@@ -34,7 +34,7 @@ def paraphrase_rows(
     side of more than `max_pieces`, or more than `length` tokens in all are left out, and so are
     those without a wrong y.
     """
-    starts, sizes, whole, readable = _sides(records, max_pieces)
+    starts, sizes, whole, readable = opened_sides(records, max_pieces)
     # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
     once = np.flatnonzero(readable & (tokens <= length))
@@ -55,9 +55,9 @@ def paraphrase_rows(
         int(read.sum()),
         2 * negatives,
         reset_positions,
+        LeftOut.of(whole, read, tokens - 2),
     )
-    left_out = LeftOut.of(whole, read, tokens - 2)
-    return replace(rows, texts=texts[x], left_out=left_out)
+    return replace(rows, texts=texts[x])
 
 
 def mined_rows(
@@ -71,7 +71,7 @@ def mined_rows(
 
     Where it says what the translation says, the pair is left out.
     """
-    starts, sizes, whole, readable = _sides(records, max_pieces)
+    starts, sizes, whole, readable = opened_sides(records, max_pieces)
     # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
     keep = np.flatnonzero(readable)
@@ -80,24 +80,11 @@ def mined_rows(
     starts = _wrong_and_right(starts, differs, starts[differs, 2])
     sizes = _wrong_and_right(sizes, differs, sizes[differs, 2])
     fits = (sizes.sum(axis=2) <= length).all(axis=1)
-    rows = _rows(starts[fits], sizes[fits], keep.size, 2, reset_positions)
     # What says the same as the translation is no matter of length.
     read = readable.copy()
     read[differs[~fits]] = False
     left_out = LeftOut.of(whole, read, tokens - 2)
-    return replace(rows, left_out=left_out)
-
-
-def _sides(
-    records: Records, max_pieces: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(where each side of each line begins in a row, its tokens there, both int64 [lines, sides];
-    bool [lines]: which have text on every side, which of these have no long one)."""
-    starts, lengths = starts_and_lengths(records)
-    whole = (lengths > 0).all(axis=1)
-    readable = whole & (lengths <= max_pieces + 1).all(axis=1)
-    # One token early: the `</s>` before a sentence opens it.
-    return starts - 1, lengths + 1, whole, readable
+    return _rows(starts[fits], sizes[fits], keep.size, 2, reset_positions, left_out)
 
 
 def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
@@ -117,7 +104,12 @@ def _wrong_and_right(of_sides: np.ndarray, x: np.ndarray, of_wrong: np.ndarray) 
 
 
 def _rows(
-    starts: np.ndarray, sizes: np.ndarray, sentences: int, passes: int, reset_positions: bool
+    starts: np.ndarray,
+    sizes: np.ndarray,
+    sentences: int,
+    passes: int,
+    reset_positions: bool,
+    left_out: LeftOut,
 ) -> Rows:
     """Rows of starts and sizes [E, (wrong, right), (x, y)]."""
     starts = starts.reshape(-1, 2)
@@ -129,6 +121,7 @@ def _rows(
         np.arange(len(starts)),
         sentences,
         passes,
+        left_out=left_out,
         starts=starts,
         lengths=sizes,
         positions=positions,

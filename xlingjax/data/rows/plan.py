@@ -17,7 +17,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 OPEN_ROWS = 256  # rows that packing keeps open for a shorter example to come
 
 SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
-"""What `Rows` says of each slice besides where it starts."""
+"""What `Rows.slices` says of each besides where it starts."""
 
 NEIGHBOURS_APART = 0
 """The seed of the order in which examples fill rows. Neighbours in a file should not share a row,
@@ -45,23 +45,17 @@ often being about one thing; all runs have the same rows."""
 class Rows:
     """A plan of R rows of S slices: row r has slices splits[r] .. splits[r+1]-1.
 
-    Per slice [S]: `starts` and `lengths` in the ids of all sides (see `side_bases`), `positions`
-    (position id of its first token), `packs` (number of its example in the row, from 1), `sides`,
-    `languages` (index in the languages of its records), `opens` (its first token becomes the one
-    that opens a text).
+    slices: of each [S] its `starts` and `lengths` in the ids of all sides (see `side_bases`),
+    `positions` (position id of its first token), `packs` (number of its example in the row, from
+    1), `sides`, `languages` (index in the languages of its records), `opens` (its first token
+    becomes the one that opens a text).
     Per row [R], for classification: `labels`.
     texts [R//2, 3]: of rows whose wrong partners the reader draws, see `paraphrases.Translations`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: of
     pairs, those that stand in no row.
     """
 
-    starts: np.ndarray
-    lengths: np.ndarray
-    positions: np.ndarray
-    packs: np.ndarray
-    sides: np.ndarray
-    languages: np.ndarray
-    opens: np.ndarray
+    slices: Batch
     splits: np.ndarray
     sentences: int
     passes: int = 1
@@ -76,7 +70,7 @@ class Rows:
     @property
     def sizes(self) -> dict[str, float]:
         """Sentences, and the tokens and rows they fill when each is read once."""
-        tokens = int(self.lengths.sum()) / self.passes
+        tokens = int(self.slices["lengths"].sum()) / self.passes
         return {"sentences": self.sentences, "tokens": tokens, "rows": self.count / self.passes}
 
 
@@ -85,10 +79,11 @@ def plan_rows(
     sentences: int,
     passes: int = 1,
     example: np.ndarray | None = None,
+    left_out: LeftOut = LeftOut(),
     **fields: Any,
 ) -> Rows:
-    """Rows of E examples, in the order of `row_of_example` [E]. fields: of `Rows`, of slices [E]
-    or [E, P], where P of each example follow each other, or [S] with the `example` [S] of each; one
+    """Rows of E examples, in the order of `row_of_example` [E]. fields: of `Rows.slices`, [E] or
+    [E, P], where P of each example follow each other, or [S] with the `example` [S] of each; one
     value stands for all, and what is not given is 0. An example is a pack."""
     starts = fields["starts"]
     if example is None:
@@ -101,7 +96,7 @@ def plan_rows(
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     by_row = np.argsort(place[example], kind="stable")
-    flat: dict[str, Any] = {}
+    flat: Batch = {}
     for name in ("starts", *SLICES):
         of_slice = np.broadcast_to(fields.get(name, 0), starts.shape).reshape(-1)
         # Only `starts` counts the tokens of all text, which may be more than 2^31.
@@ -110,7 +105,7 @@ def plan_rows(
     # From 1: 0 is padding.
     flat["packs"] = (1 + number[example][by_row]).astype(np.int32)
     splits = np.searchsorted(row_of_example[example][by_row], np.arange(count + 1))
-    return Rows(**flat, splits=splits, sentences=sentences, passes=passes)
+    return Rows(flat, splits, sentences, passes, left_out=left_out)
 
 
 def side_bases(records: Records) -> np.ndarray:
@@ -124,6 +119,18 @@ def starts_and_lengths(records: Records) -> tuple[np.ndarray, np.ndarray]:
     """int64 [lines, sides], twice: where each line begins in the ids, and its tokens."""
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     return side_bases(records) + np.cumsum(lengths, axis=0) - lengths, lengths
+
+
+def opened_sides(
+    records: Records, max_pieces: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(where each side of each line begins in a row, its tokens there, both int64 [lines, sides];
+    bool [lines]: which have text on every side, which of these have none over `max_pieces`)."""
+    starts, lengths = starts_and_lengths(records)
+    whole = np.all(lengths > 0, axis=1)
+    readable = whole & np.all(lengths <= max_pieces + 1, axis=1)
+    # One token early: the `</s>` before a sentence opens it.
+    return starts - 1, lengths + 1, whole, readable
 
 
 def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
@@ -287,16 +294,14 @@ class PairPreprocessor(Preprocessor):
     each_opens: bool = False
 
     def rows(self, records: Records, length: int, vocabulary: Vocabulary) -> Rows:
-        starts, lengths = starts_and_lengths(records)
-        whole = np.all(lengths > 0, axis=1)
-        keep = whole & (lengths <= self.max_pieces + 1).all(axis=1)
-        tokens = lengths.sum(axis=1)
+        starts, lengths, whole, readable = opened_sides(records, self.max_pieces)
+        # Without the two that open them.
+        tokens = lengths.sum(axis=1) - 2
         rng = np.random.default_rng(NEIGHBOURS_APART)
-        chosen = np.flatnonzero(keep)
+        chosen = np.flatnonzero(readable)
         chosen = chosen[rng.permutation(chosen.size)]
-        # One token early: the `</s>` before a sentence opens it.
-        starts = starts[chosen] - 1
-        lengths = lengths[chosen] + 1
+        starts = starts[chosen]
+        lengths = lengths[chosen]
         if self.shuffled_pairs:
             # The order is random already, so the next pair's y is a random other y.
             starts[:, 1] = np.roll(starts[:, 1], 1)
@@ -322,10 +327,11 @@ class PairPreprocessor(Preprocessor):
         positions = np.zeros_like(lengths)
         if not self.reset_positions:
             positions[:, 1] = lengths[:, 0]
-        rows = plan_rows(
+        return plan_rows(
             row_of_example,
             sentences,
             1 + int(self.both_orders),
+            left_out=LeftOut.of(whole, read, tokens),
             starts=starts,
             lengths=lengths,
             positions=positions,
@@ -333,7 +339,6 @@ class PairPreprocessor(Preprocessor):
             languages=languages,
             opens=np.array([True, self.each_opens]),
         )
-        return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
     def reserved(self, vocabulary: Vocabulary) -> int:
         """Columns of a row that `map` fills for each pair."""
@@ -494,14 +499,15 @@ def compact(rows: Rows, records: Records, columns: int) -> BlockRows:
         "languages": np.uint8,
         "opens": np.uint8,
     }
-    slices = np.empty(rows.starts.size, list(kinds.items()))
+    starts = rows.slices["starts"]
+    slices = np.empty(starts.size, list(kinds.items()))
     # One before its base lies the `</s>` of the side.
     firsts = side_bases(records) - 1
-    text = np.searchsorted(firsts, rows.starts, side="right") - 1
+    text = np.searchsorted(firsts, starts, side="right") - 1
     slices["text"] = text
-    slices["start"] = rows.starts - firsts[text]
+    slices["start"] = starts - firsts[text]
     for name in SLICES:
-        slices[name] = getattr(rows, name)
+        slices[name] = rows.slices[name]
     splits = rows.splits.astype(np.int64)
     return BlockRows(splits, slices, rows.labels, rows.texts)
 

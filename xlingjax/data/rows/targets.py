@@ -7,10 +7,10 @@ A row has room for `length` tokens of each side. The reader gives the tokens of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
+from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.documents import documents, windows
 from xlingjax.data.rows.plan import (
     Batch,
@@ -23,6 +23,8 @@ from xlingjax.data.rows.plan import (
 )
 from xlingjax.data.store.tokenise import Records
 from xlingjax.errors import UserError
+
+SEQ2SEQ_FIELDS = TOKEN_FIELDS[:4] + DECODER_FIELDS  # those of an encoder-decoder
 
 
 def translation_rows(
@@ -63,18 +65,18 @@ def translation_rows(
     # Nothing, where no direction of these records is read.
     both = np.array(ways, np.int64).reshape(-1, 2)
     all_lengths = lengths[:, both].swapaxes(0, 1).reshape(-1, 2)
-    rows = plan_rows(
+    return plan_rows(
         rows_of(all_lengths, length, packing),
         pairs * bool(ways),
         max(len(ways), 1),
+        # What no direction reads is not left out for its length.
+        left_out=LeftOut.of(whole, keep, tokens) if ways else LeftOut(),
         starts=starts[:, both].swapaxes(0, 1).reshape(-1, 2),
         lengths=all_lengths,
         sides=np.arange(2),
         languages=np.repeat(both, pairs, axis=0),
         opens=True,
     )
-    # What no direction reads is not left out for its length.
-    return replace(rows, left_out=LeftOut.of(whole, keep, tokens)) if ways else rows
 
 
 def direction(records: Records, way: Sequence[int]) -> str:
@@ -110,8 +112,10 @@ def sentence_rows(
     starts = starts[keep][order] - 1
     lengths = tokens[keep][order] + 1
     row = rows_of(lengths, length, packing)
-    rows = plan_rows(row, lengths.size, starts=starts, lengths=lengths, opens=True)
-    return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
+    left_out = LeftOut.of(whole, keep, tokens)
+    return plan_rows(
+        row, lengths.size, left_out=left_out, starts=starts, lengths=lengths, opens=True
+    )
 
 
 def block_rows(records: Records, length: int, *, packing: bool = False) -> Rows:
@@ -150,10 +154,10 @@ def side(batch: Batch, number: int, length: int, pad_id: int) -> Batch:
     columns = columns_where(chosen)[:, :length]
     used = columns < chosen.shape[1]
     columns = np.where(used, columns, 0)
-    pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
     fields = {}
-    for name, pad in pads.items():
+    for name in TOKEN_FIELDS[:4]:
         of_side = np.take_along_axis(batch[name], columns, axis=1)
+        pad = pad_id if name == "input_ids" else 0
         fields[name] = np.where(used, of_side, np.int32(pad))
     return fields
 
@@ -179,30 +183,35 @@ def decoder_fields_behind(target: Batch, start_id: int, pad_id: int) -> Batch:
     """As `decoder_fields`, of examples that are read whole but their last token, behind `start_id`:
     nothing is predicted there, since the first token says the language."""
     packs = target["pack_ids"]
-    real, first = packs > 0, packs != preceding(packs)
-    ids = np.where(first, np.int32(start_id), preceding(target["input_ids"]))
+    inside = (packs > 0) & (packs == preceding(packs))
+    return {
+        **written(target, np.int32(start_id), pad_id),
+        "decoder_weights": inside.astype(np.float32),
+    }
+
+
+def written(target: Batch, starts: np.ndarray, pad_id: int) -> Batch:
+    """As `decoder_fields`, of examples that are predicted whole: the decoder reads `starts`, [B, 1]
+    or one for all, and all tokens but the last."""
+    packs = target["pack_ids"]
+    real = packs > 0
+    ids = np.where(packs != preceding(packs), starts, preceding(target["input_ids"]))
     names = ("position_ids", "language_ids", "pack_ids")
     return {
         "decoder_ids": np.where(real, ids, np.int32(pad_id)),
         **{f"decoder_{name}": target[name] for name in names},
         "decoder_targets": np.where(real, target["input_ids"], 0),
-        "decoder_weights": (real & ~first).astype(np.float32),
+        "decoder_weights": real.astype(np.float32),
     }
 
 
-def written(
-    target: np.ndarray, used: np.ndarray, language: np.ndarray, start: np.ndarray, pad_id: int
-) -> Batch:
-    """The decoder's fields [B, T] of one text a row, the tokens of `target` [B, T] that are `used`:
-    it reads `start` [B, 1] and all but the last, and predicts all. language: [B, 1]."""
-    read = np.concatenate([start, target[:, :-1]], axis=1)
+def one_text(ids: np.ndarray, used: np.ndarray, language_B1: np.ndarray) -> Batch:
+    """The token fields [B, T] of one text a row, the ids of its columns that are `used`."""
     return {
-        "decoder_ids": np.where(used, read, pad_id),
-        "decoder_position_ids": np.where(used, np.arange(used.shape[1]), 0),
-        "decoder_language_ids": np.where(used, language, 0),
-        "decoder_pack_ids": used.astype(np.int32),
-        "decoder_targets": np.where(used, target, 0),
-        "decoder_weights": used.astype(np.float32),
+        "input_ids": ids,
+        "position_ids": np.where(used, np.arange(used.shape[1]), 0),
+        "language_ids": np.where(used, language_B1, 0),
+        "pack_ids": used.astype(np.int32),
     }
 
 

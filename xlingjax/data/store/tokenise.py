@@ -21,7 +21,7 @@ import hashlib
 import itertools
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -263,12 +263,9 @@ def tokenise(
         processes = default_processes()
     work = work_of(texts, vocabulary)
     size = sum(path.stat().st_size for path in {one.text.path for one in work})
-    if processes > 1 and len(work) > 1 and size > FEW_BYTES:
-        with vocabulary_folder(vocabulary) as folder:
-            calls = [
-                (str(one.text.path), functools.partial(_do_in_process, one, folder)) for one in work
-            ]
-            in_processes(calls, min(processes, len(work)))
+    if size > FEW_BYTES:
+        calls = [(str(one.text.path), functools.partial(do, one)) for one in work]
+        with_vocabulary(calls, vocabulary, processes)
     files = []
     for text in texts:
 
@@ -297,15 +294,30 @@ def work_of(texts: Sequence[Text], vocabulary: Vocabulary) -> list[Work]:
     return work
 
 
-def _do_in_process(work: Work, folder: str) -> None:
-    do(work, loaded(folder))
+def with_vocabulary(
+    calls: Sequence[tuple[str, Callable[[Vocabulary], Any]]],
+    vocabulary: Vocabulary,
+    processes: int,
+) -> None:
+    """Makes these calls, each with the name of what it reads, in so many processes; of one call, or
+    in one process, nothing is gained, and none is made. Raises UserError as `in_processes`."""
+    processes = min(processes, len(calls))
+    if processes < 2:
+        return
+    with vocabulary_folder(vocabulary.files()) as folder:
+        bound = [(name, functools.partial(_call_with, call, folder)) for name, call in calls]
+        in_processes(bound, processes)
+
+
+def _call_with(call: Callable[[Vocabulary], Any], folder: str) -> None:
+    call(loaded(folder))
 
 
 @contextlib.contextmanager
-def vocabulary_folder(vocabulary: Vocabulary) -> Iterator[str]:
-    """A folder in which other processes find the vocabulary (see `loaded`)."""
+def vocabulary_folder(files: Mapping[str, bytes]) -> Iterator[str]:
+    """A folder in which other processes find the vocabulary of these files (see `loaded`)."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in vocabulary.files().items():
+        for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
         yield folder
 
@@ -403,11 +415,10 @@ def text_blocks(
                 raise file.mismatch(lines[0], lines[1])
             tokens.append(token_files)
         pieces = _pieces(files, tokens, holdout, held)
-        return _blocks_of(key, pieces, len(sides[0]), vocabulary)
+        return _blocks_of(key, pieces, vocabulary)
 
-    text = _opened(files[0].languages, key, blocks, vocabulary)
-    _require_text(text, [of_file[0].path for of_file in sides], held)
-    return text
+    paths = [of_file[0].path for of_file in sides]
+    return _opened(files[0].languages, key, blocks, vocabulary, paths, held)
 
 
 def _pieces(
@@ -434,11 +445,9 @@ def blocks_of_files(
     """The aligned token files of one text, one a side. Raises UserError where a side is empty."""
     key = name_of(FORMAT, [file.shards for file in files], vocabulary.sha256)
     pieces = [_Piece(tuple(files), n, None, ends=False) for n in range(len(files[0].lines))]
-    text = _opened(
-        languages, key, lambda: _blocks_of(key, pieces, len(files), vocabulary), vocabulary
+    return _opened(
+        languages, key, lambda: _blocks_of(key, pieces, vocabulary), vocabulary, [Path(what)]
     )
-    _require_text(text, [Path(what)], False)
-    return text
 
 
 def _opened(
@@ -446,8 +455,11 @@ def _opened(
     key: str,
     blocks: Callable[[], Iterator[Block]],
     vocabulary: Vocabulary,
+    paths: Sequence[Path],
+    held: bool = False,
 ) -> BlockText:
-    """The text that is kept under a key; `blocks` gives its blocks where it is not."""
+    """The text that is kept under a key; `blocks` gives its blocks where it is not. paths, held:
+    what an error names. Raises UserError where a side has no sentence."""
 
     def make(writer: Writer) -> None:
         made = []
@@ -464,9 +476,18 @@ def _opened(
         writer.facts = {"content_hash": digest.hexdigest(), "blocks": made}
 
     facts = get("blocks", key, make).facts
-    return BlockText(
+    text = BlockText(
         languages, key, facts["content_hash"], tuple(Block(**one) for one in facts["blocks"])
     )
+    if min(text.sentences) > 0:
+        return text
+    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
+    if held:
+        raise UserError(
+            f"no {text.name} text is held out: the share takes no block of {BLOCK} lines of"
+            f" {paths[0]}{more}; raise holdout or give held-out files"
+        )
+    raise UserError(f"empty corpus: no {text.name} text in {paths[0]}{more}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -492,9 +513,7 @@ class _Piece:
         return tokens.keep(self.mask)
 
 
-def _blocks_of(
-    key: str, pieces: Sequence[_Piece], sides: int, vocabulary: Vocabulary
-) -> Iterator[Block]:
+def _blocks_of(key: str, pieces: Sequence[_Piece], vocabulary: Vocabulary) -> Iterator[Block]:
     """The blocks of the pieces, one after the other, made where the store does not have them."""
     for number, group in enumerate(_grouped(pieces)):
         last = group[-1]
@@ -508,7 +527,7 @@ def _blocks_of(
             )
             continue
         entries = []
-        for side in range(sides):
+        for side in range(len(last.files)):
             make = functools.partial(_write_block, group, side, vocabulary)
             entries.append(get(SHARDS, name_of(FORMAT, key, number, side), make))
         yield Block(
@@ -545,15 +564,3 @@ def _write_block(
     # Opened anew one by one: there may be more files than a process may hold open.
     ids = (piece.side(side).ids for piece in pieces)
     write_shard(writer, ids, np.concatenate(lengths), vocabulary)
-
-
-def _require_text(text: BlockText, paths: Sequence[Path], held: bool) -> None:
-    if min(text.sentences) > 0:
-        return
-    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
-    if held:
-        raise UserError(
-            f"no {text.name} text is held out: the share takes no block of {BLOCK} lines of"
-            f" {paths[0]}{more}; raise holdout or give held-out files"
-        )
-    raise UserError(f"empty corpus: no {text.name} text in {paths[0]}{more}")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlingjax.data.store.entries import cache_root
-from xlingjax.data.store.tokenise import Work, do, work_of
+from xlingjax.data.store.tokenise import Work, do, vocabulary_folder, work_of
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -58,7 +56,5 @@ def _write(work: Work, files: dict[str, bytes], cache: str) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _vocabulary(files: tuple[tuple[str, bytes], ...]) -> Vocabulary:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in files:
-            (Path(folder) / name).write_bytes(content)
+    with vocabulary_folder(dict(files)) as folder:
         return Vocabulary.load(folder)
