@@ -25,7 +25,7 @@ import torch
 import transformers
 
 from xlingjax.data.held_out_pairs import Pairs, pairs_with_pivot, read_pairs
-from xlingjax.evaluation.retrieval import SCORES, mean_by_layer, score_layer
+from xlingjax.evaluation.retrieval import SCORES, mean_by_layer, searched, shares
 
 WARMUP = 0.05
 """Of the time."""
@@ -99,7 +99,7 @@ def retrieval(model, tokenizer, pairs: dict[str, Pairs]) -> dict:
         english = states(model, tokenizer, list(aligned.english))
         foreign = states(model, tokenizer, list(aligned.foreign))
         layers = enumerate(zip(english, foreign, strict=True))
-        tables[language] = {str(i): score_layer(*sides) for i, sides in layers}
+        tables[language] = {str(i): shares(searched(*sides)) for i, sides in layers}
     layers = mean_by_layer(tables)
     best = {}
     for score in SCORES:

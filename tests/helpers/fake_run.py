@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.evaluation.retrieval import DIRECTIONS, mean_by_layer
+from xlingjax.evaluation.retrieval import SCORES, mean_by_layer
 
 LANGUAGES = ("de", "en", "zh")
 STEPS = (10, 20, 30, 40)
@@ -21,9 +21,7 @@ def retrieval_values(level: float) -> dict:
         for layer, offset in offsets.items():
             raw = level + offset + shift
             kinds = {"raw": raw, "centred": raw + 0.2 * (layer == "2")}
-            table[language][layer] = {
-                f"{kind}_{direction}": kinds[kind] for kind in kinds for direction in DIRECTIONS
-            }
+            table[language][layer] = {score: kinds[score.partition("_")[0]] for score in SCORES}
     layers = mean_by_layer(table)
     plain = layers["2"]
     return {

@@ -45,8 +45,11 @@ def test_retrieval_and_mining_on_eight_devices_are_those_on_one():
     source, target = rng.normal(size=(2, 60, 8)).astype(np.float32)
     target[:40] = source[:40] + 0.3 * target[:40]
     mesh = make_mesh(MeshConfig(data=8))
-    scores = retrieval.score_layer(source, target)
-    assert retrieval.score_layer(source, target, mesh) == scores and 0 < scores["raw_en_to_xx"] < 1
+    scores = retrieval.shares(retrieval.searched(source, target))
+    assert (
+        retrieval.shares(retrieval.searched(source, target, mesh)) == scores
+        and 0 < scores["raw_en_to_xx"] < 1
+    )
     one, eight = mine.mine(source, target), mine.mine(source, target, mesh=mesh)
     for name in ("source", "target"):
         np.testing.assert_array_equal(getattr(one, name), getattr(eight, name))

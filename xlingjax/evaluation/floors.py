@@ -6,12 +6,11 @@ A trained encoder shows alignment only above the first, something new only above
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.evaluation.retrieval import score_layer
+from xlingjax.evaluation.retrieval import searched, shares
 from xlingjax.runtime.packages import package
 from xlingjax.runtime.progress import doing
 from xlingjax.training.evaluator import Evaluator
@@ -31,11 +30,8 @@ def char_tfidf(test: Pairs) -> dict[str, float]:
     english = vectoriser.transform(test.english)
     foreign = vectoriser.transform(test.foreign)
     scores = (english @ foreign.T).toarray()
-    gold = np.arange(len(test))
-    return {
-        "raw_en_to_xx": float(np.mean(scores.argmax(axis=1) == gold)),
-        "raw_xx_to_en": float(np.mean(scores.argmax(axis=0) == gold)),
-    }
+    found = {"raw_en_to_xx": scores.argmax(axis=1), "raw_xx_to_en": scores.argmax(axis=0)}
+    return shares(found)
 
 
 def lsi(test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000) -> dict[str, float]:
@@ -62,7 +58,7 @@ def lsi(test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000) ->
     split = len(foreign.vocabulary_)
     english_SD = english.transform(test.english) @ svd.components_[:, split:].T
     foreign_SD = foreign.transform(test.foreign) @ svd.components_[:, :split].T
-    return score_layer(np.asarray(english_SD), np.asarray(foreign_SD))
+    return shares(searched(np.asarray(english_SD), np.asarray(foreign_SD)))
 
 
 def floors(
@@ -71,7 +67,7 @@ def floors(
     *,
     dimensions: int = 300,
     limit: int = 20000,
-) -> dict[str, Any]:
+) -> dict:
     """Both floors for every language of `test`; LSI only where `train` has pairs of the language.
 
     Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor:
@@ -79,7 +75,7 @@ def floors(
     """
     train = train or {}
     doing("measuring what TF-IDF and LSI find")
-    found: dict[str, Any] = {
+    found = {
         "char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()},
         "lsi": {
             language: lsi(pairs, train[language], dimensions, limit)
@@ -87,17 +83,18 @@ def floors(
             if language in train and len(train[language]) > 1
         },
     }
-    means = {}
-    for floor, of in found.items():
-        if of:
-            means[floor] = float(np.mean([scores["raw_en_to_xx"] for scores in of.values()]))
+    means = {
+        floor: float(np.mean([scores["raw_en_to_xx"] for scores in of.values()]))
+        for floor, of in found.items()
+        if of
+    }
     return found | {"mean": means}
 
 
 def verdict(retrieval: float, means: Mapping[str, float]) -> str:
     """A line: which floors a run's retrieval is above. retrieval: raw en to xx, mean over
     languages, 0..1; means: that of each floor."""
-    named: dict[str, list[str]] = {"above": [], "not above": []}
+    named = {"above": [], "not above": []}
     for floor, value in means.items():
         place = "above" if retrieval > value else "not above"
         named[place].append(f"{FLOORS[floor]} {100 * value:.1f} %")
@@ -119,15 +116,15 @@ class RetrievalFloors(Evaluator):
     train: Mapping[str, Pairs] | None = None
     name: str = "retrieval_floors"
 
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+    def __call__(self, model, params, step: int, mesh=None) -> dict:
         return {"kind": "floors"} | self._floors
 
-    def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:
+    def verdict(self, values: Mapping[str, Mapping]) -> str:
         for found in values.values():
             if found.get("kind") == "retrieval":
                 return verdict(found["retrieval_mean"], self._floors["mean"])
         return ""
 
     @functools.cached_property
-    def _floors(self) -> dict[str, Any]:
+    def _floors(self) -> dict:
         return floors(self.test, self.train)

@@ -26,7 +26,6 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.training.evaluator import Evaluator
 
 SHOWN = 5  # sentences that find their translation, and as many that do not
-DIRECTIONS = ("en_to_xx", "xx_to_en")
 SCORES = ("raw_en_to_xx", "raw_xx_to_en", "centred_en_to_xx", "centred_xx_to_en")
 
 
@@ -39,23 +38,22 @@ def nearest(
     return rows_Q1[:, 0]
 
 
-def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
-    """Share of rows whose nearest row of the other side is their own; states that have all
-    collapsed score 1/S, not 1."""
-    found_S = nearest(queries_SD, index_SD, mesh=mesh)
-    return float(np.mean(found_S == np.arange(len(queries_SD))))
-
-
-def score_layer(
+def searched(
     english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None
-) -> dict[str, float]:
-    """The figures of a layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in 0..1."""
+) -> dict[str, np.ndarray]:
+    """{score: int[S], the row of the other side that is nearest to each}, of `SCORES`."""
     centred = [side_SD - side_SD.mean(axis=0) for side_SD in (english_SD, foreign_SD)]
-    scores = {}
+    found = {}
     for kind, (english, foreign) in {"raw": (english_SD, foreign_SD), "centred": centred}.items():
-        scores[f"{kind}_en_to_xx"] = accuracy(english, foreign, mesh)
-        scores[f"{kind}_xx_to_en"] = accuracy(foreign, english, mesh)
-    return scores
+        found[f"{kind}_en_to_xx"] = nearest(english, foreign, mesh=mesh)
+        found[f"{kind}_xx_to_en"] = nearest(foreign, english, mesh=mesh)
+    return found
+
+
+def shares(found: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The figures of a layer, of what `searched` gives: the share of rows that find their own, in
+    0..1; states that have all collapsed score 1/S, not 1."""
+    return {score: float(np.mean(rows == np.arange(len(rows)))) for score, rows in found.items()}
 
 
 def mean_by_layer(
@@ -138,14 +136,15 @@ class RetrievalEvaluator(Evaluator):
     def held_out(self) -> list[HeldOut]:
         return held_out(self.pairs)
 
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+    def __call__(self, model, params, step: int, mesh=None) -> dict:
         run = TrainedRun(model, params, self.vocabulary, self.languages, mesh)
-        tables: dict[str, dict] = {pooling: {} for pooling in self.poolings}
-        cuts: dict[str, int] = {}
-        found: dict[str, list[np.ndarray]] = {}  # by language and layer, under the first pooling
+        tables = {pooling: {} for pooling in self.poolings}
+        cuts = {}
+        found = {}  # by language at `layer`, under the first pooling
+        layer = model.config.layers if self.layer is None else self.layer
         for language, aligned in self.pairs.items():
             sides = []
-            cut: list[int] = []
+            cut = []
             for name, texts in ((aligned.pivot, aligned.english), (language, aligned.foreign)):
                 states_PNSD = embed_texts(
                     run,
@@ -160,21 +159,14 @@ class RetrievalEvaluator(Evaluator):
                 sides.append(states_PNSD)
             if cut:
                 cuts[language] = len(cut)
-            english_NSD, foreign_NSD = sides[0][0], sides[1][0]
-            found[language] = [
-                nearest(foreign_SD, english_SD, mesh=mesh)
-                for english_SD, foreign_SD in zip(english_NSD, foreign_NSD, strict=True)
-            ]
-            for pooling, english_NSD, foreign_NSD in zip(self.poolings, *sides, strict=True):
-                layers = zip(english_NSD, foreign_NSD, strict=True)
-                tables[pooling][language] = {
-                    str(layer): score_layer(*states, mesh) for layer, states in enumerate(layers)
-                }
+            for pooling, *of_layers in zip(self.poolings, *sides, strict=True):
+                layers = [searched(*states, mesh) for states in zip(*of_layers, strict=True)]
+                tables[pooling][language] = {str(n): shares(one) for n, one in enumerate(layers)}
+                found.setdefault(language, layers[layer]["raw_xx_to_en"])
         by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
-        layer = model.config.layers if self.layer is None else self.layer
         # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
         plain = by_layer[self.poolings[0]][str(layer)]
-        values: dict[str, Any] = {"kind": "retrieval", "prefix": self.prefix, "cut": cuts}
+        values = {"kind": "retrieval", "prefix": self.prefix, "cut": cuts}
         return {name: value for name, value in values.items() if value} | {
             "retrieval_mean": plain["raw_en_to_xx"],
             "retrieval_mean_centred": plain["centred_en_to_xx"],
@@ -185,5 +177,5 @@ class RetrievalEvaluator(Evaluator):
             "pairs": {language: len(aligned) for language, aligned in self.pairs.items()},
             "by_language": tables,
             "by_layer": by_layer,
-            "examples": examples(self.pairs, {code: rows[layer] for code, rows in found.items()}),
+            "examples": examples(self.pairs, found),
         }
