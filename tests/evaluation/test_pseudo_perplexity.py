@@ -5,11 +5,12 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.data.text.texts import Text
-from xlingjax.evaluation.perplexity import TextPerplexity, sentence_rows
-from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity, with_placeholders
+from xlingjax.evaluation.perplexity import TextPerplexity, mask_for_validation, sentence_rows
+from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity
 from xlingjax.model.masks import bidirectional, pseudo_tokens
 from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.objectives.leak import prediction_visibility
+from xlingjax.preprocessors.ernie_m import with_placeholders
 
 SHARES = (0.0, 0.1, 0.4)
 
@@ -136,14 +137,18 @@ def test_rows_are_those_that_btmlm_trains_on(texts):
     """The fields of `BtmlmFeatures`, on the objective's own terms."""
     vocabulary = toy.ToyVocabulary()
     text = sentence_rows([*texts["fr"].lines()], vocabulary, 20, 2, 2)
-    offsets = [np.array([1]), np.array([0, 3])]
-    rows = with_placeholders(text, offsets, [0, 1], vocabulary, True, 2)
-    assert {*BTMLM().reads} - {*rows} == {"masked_positions", "masked_targets", "masked_weights"}
+    masked = mask_for_validation(text, vocabulary.mask_id)
+    used, positions = np.array([[True, False], [True, True]]), np.array([[1, 5], [0, 3]])
+    languages = np.array([[0], [1]])
     width = text["pack_ids"].shape[1]
+    rows = with_placeholders(text, masked, used, positions, languages, width, width + 2, vocabulary)
+    assert {*BTMLM().reads} <= {*rows}
     assert rows["pseudo_positions"].tolist() == [[width, 0], [width, width + 1]]
     assert rows["pseudo_weights"].tolist() == [[1, 0], [1, 1]]
     assert rows["position_ids"][:, width:].tolist() == [[1, 0], [0, 3]]
     assert rows["language_ids"][:, width:].tolist() == [[0, 0], [1, 1]]
     assert rows["is_mask"].tolist() == [[0] * width + used for used in ([1, 0], [1, 1])]
-    assert (rows["original_ids"] == rows["input_ids"]).all()
+    assert (rows["original_ids"][:, :width] == text["input_ids"]).all()
+    assert (rows["input_ids"][:, :width] == masked["input_ids"]).all()
+    assert (rows["original_ids"][:, width:] == rows["input_ids"][:, width:]).all()
     assert {*rows["special_ids"][0].tolist()} == {*vocabulary.special_ids}

@@ -21,6 +21,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import by_batch, compiled
 from xlingjax.objectives.xlm import CLM, MLM, TLM
+from xlingjax.preprocessors import finetuning
 from xlingjax.training.evaluator import Evaluator
 
 MASK_RATE = 0.15
@@ -36,7 +37,7 @@ def text_rows(
     """
     start = [] if vocabulary.layout == "xlm" else [vocabulary.bos_id]
     step = length - len(start)
-    stream: list[int] = []
+    stream = []
     for sentence in sentences:
         if limit and len(stream) >= limit * step:
             break
@@ -84,42 +85,35 @@ def pair_rows(
     pairs: Pairs,
     vocabulary,
     length: int,
-    language_ids: tuple[int, int],
+    language_ids: Sequence[int],
     limit: int = 0,
     reset_positions: bool = True,
-    each_opens: bool = False,
 ) -> Rows:
     """TLM rows `</s> x </s> </s> y </s>`, English second, `<s> x </s> </s> y </s>` in layout
     "xlmr"; pairs too long for a row are left out.
 
     reset_positions: positions start from 0 again at y (XLM); must be what the model was trained
-    with. each_opens: y too begins with the token that opens a text, as in word recovery.
+    with.
     """
-    # XLM-R opens the second text of a pair with `</s>`; word recovery reads each as one alone.
-    opens = vocabulary.bos_id if each_opens else vocabulary.eos_id
-    both: list[list[int]] = []
-    turns = []
+    both = []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
         if limit and len(both) >= limit:
             break
-        x = [vocabulary.bos_id, *vocabulary.encode(foreign), vocabulary.eos_id]
-        y = [opens, *vocabulary.encode(english), vocabulary.eos_id]
-        if foreign and english and len(x) + len(y) <= length:
-            both.append(x + y)
-            turns.append([len(x)])
+        sides = vocabulary.encode(foreign), vocabulary.encode(english)
+        if foreign and english and sum(map(len, sides)) + 4 <= length:
+            both.append(sides)
     if not both:
         raise UserError(
             f"no {pairs.language}-{pairs.pivot} pair fits a row of {length} tokens: raise the"
             " length"
         )
-    rows = rows_of(both, language_ids[0], vocabulary.pad_id, len(both), length)
-    turn_B1 = np.array(turns, np.int32)
-    side_BL = ((np.arange(length) >= turn_B1) * rows["pack_ids"]).astype(np.int32)
-    return rows | {
-        "position_ids": rows["position_ids"] - turn_B1 * side_BL * reset_positions,
-        "language_ids": np.where(side_BL, language_ids[1], rows["language_ids"]).astype(np.int32),
-        "sides": side_BL,
-    }
+    rows = finetuning.pair_rows(
+        *map(finetuning.joined, zip(*both, strict=True)), vocabulary, length, True
+    )
+    if not reset_positions:
+        rows["position_ids"] = np.arange(length, dtype=np.int32) * rows["pack_ids"]
+    languages_BL = np.array(language_ids, np.int32)[rows["sides"]]
+    return rows | {"language_ids": languages_BL * rows["pack_ids"]}
 
 
 def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0) -> Rows:
@@ -132,12 +126,10 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0) -> Rows:
     allowed_BL = (rows["pack_ids"] > 0) & (np.arange(chosen_BL.shape[1]) > 0)
     for row in range(len(chosen_BL)):
         candidates = np.flatnonzero(allowed_BL[row])
-        if len(candidates) == 0:
-            continue
         # By row, so that a row has its masks whatever stands before it.
         draws = np.random.default_rng((seed, row)).random(len(candidates))
-        chosen_BL[row, candidates[draws < MASK_RATE]] = True
-        chosen_BL[row, candidates[draws.argmin()]] = True
+        chosen = (draws < MASK_RATE) | (draws == draws.min(initial=1))
+        chosen_BL[row, candidates[chosen]] = True
     counts_B = chosen_BL.sum(axis=1)
     slots = -(-max(1, counts_B.max()) // 8) * 8
     positions_BM = np.zeros((len(chosen_BL), slots), np.int32)
@@ -256,7 +248,7 @@ class TextPerplexity(Evaluator):
             for language, text in self.texts.items()
         ]
 
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+    def __call__(self, model, params, step: int, mesh=None) -> dict:
         # Made here: a run may have trained by another objective, and figures must compare.
         objective = CLM() if self.causal else MLM()
         of = model, params, objective, self._rows, self.languages
@@ -290,7 +282,7 @@ class TranslationPerplexity(Evaluator):
     name: str = "translation_perplexity"
 
     def __post_init__(self):
-        made: dict[str, Rows] = {}
+        made = {}
         for language, pairs in self.pairs.items():
             name = f"{language}-{pairs.pivot}"
             codes = language, pairs.pivot
@@ -302,10 +294,10 @@ class TranslationPerplexity(Evaluator):
     def held_out(self) -> list[HeldOut]:
         return held_out(self.pairs)
 
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+    def __call__(self, model, params, step: int, mesh=None) -> dict:
         visible = self._rows
         hidden = {name: hide_partner(rows) for name, rows in self._rows.items()}
-        out: dict[str, Any] = {"kind": "translation_perplexity"}
+        out = {"kind": "translation_perplexity"}
         for kind, parts in (("visible", visible), ("hidden", hidden)):
             # Hidden and visible ask for the same words, so they are compared pair by pair.
             by_pair = {}

@@ -3,9 +3,9 @@ for pseudo tokens."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -136,8 +136,7 @@ class BtmlmFeatures(Preprocessor):
         return self._placeholders_of(self.text_length(length))
 
     def _placeholders_of(self, text: int) -> int:
-        # Less a hair, since 0.15 * 20 is 3.0000000000000004 in floating point and means 3.
-        return math.ceil(self.proportion * text - 1e-6)
+        return int(placeholder_count(self.proportion, text))
 
     def text_length(self, length: int) -> int:
         return text_beside(length, self._placeholders_of)
@@ -170,36 +169,15 @@ class BtmlmFeatures(Preprocessor):
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
         places = self.placeholders(length)
-        special_Z = special_row(vocabulary.special_ids, self.name)
         drawn_language = _language_drawer(self.targets)
 
         def extended(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
             used, positions = self._placed(batch, draws, text, places)
-            placeholders = {
-                "input_ids": np.where(used, vocabulary.mask_id, vocabulary.pad_id),
-                "position_ids": np.where(used, positions, 0),
-                "language_ids": np.where(used, drawn_language(batch, draws), 0),
-                "pack_ids": used.astype(np.int32),
-                "sides": used.astype(np.int32),
-            }
-            # The pseudo tokens are written from the text as it is, and help to restore the masked
-            # one (§3.1, eq. 4-6).
-            row = append(masked, placeholders, text, length, vocabulary.pad_id)
-            whole = append(batch, placeholders, text, length, vocabulary.pad_id)
-            # Not the MASKs of the text: in the first stage they do not stand there.
-            is_mask = np.zeros_like(row["input_ids"])
-            is_mask[:, text : text + places] = used
-            columns = text + np.arange(places)
-            return {
-                **masked,
-                **row,
-                "original_ids": whole["input_ids"],
-                "is_mask": is_mask,
-                "special_ids": np.tile(special_Z, (len(used), 1)),
-                "pseudo_positions": np.where(used, columns, 0),
-                "pseudo_weights": used.astype(np.float32),
-            }
+            languages = drawn_language(batch, draws)
+            return with_placeholders(
+                batch, masked, used, positions, languages, text, length, vocabulary
+            )
 
         return extended
 
@@ -210,7 +188,7 @@ class BtmlmFeatures(Preprocessor):
         real = batch["pack_ids"][:, :text] > 0
         tokens = np.count_nonzero(real, axis=1)[:, None]
         # A short text has fewer: the share holds for each row.
-        used = np.arange(places) < np.ceil(self.proportion * tokens - 1e-6)
+        used = np.arange(places) < placeholder_count(self.proportion, tokens)
         start = 0 if self.reset_positions else tokens
         if self.placement == "behind":
             return used, start + np.arange(places) * np.ones_like(tokens)
@@ -219,6 +197,54 @@ class BtmlmFeatures(Preprocessor):
         # Unused places sort behind all others.
         offsets = np.sort(np.where(used, highest(score, places), text), axis=1)
         return used, start + offsets
+
+
+def placeholder_count(proportion: float, tokens: Any) -> Any:
+    """How many placeholders stand behind so many tokens, one text's number or an array."""
+    # Less a hair, since 0.15 * 20 is 3.0000000000000004 in floating point and means 3.
+    return np.ceil(proportion * tokens - 1e-6).astype(int)
+
+
+def with_placeholders(
+    batch: Batch,
+    masked: Batch,
+    used: np.ndarray,
+    positions: np.ndarray,
+    languages: np.ndarray,
+    text: int,
+    length: int,
+    vocabulary: Vocabulary,
+) -> Batch:
+    """The fields of `BtmlmFeatures`: masked text of `text` columns and the text of `batch` that it
+    was, placeholders behind them where `used` [B, P] says, of these positions [B, P] and languages
+    [B, 1]."""
+    placeholders = {
+        "input_ids": np.where(used, vocabulary.mask_id, vocabulary.pad_id),
+        "position_ids": np.where(used, positions, 0),
+        "language_ids": np.where(used, languages, 0),
+        "pack_ids": used.astype(np.int32),
+        "sides": used.astype(np.int32),
+    }
+    # The pseudo tokens are written from the text as it is, and help to restore the masked
+    # one (§3.1, eq. 4-6).
+    row = append(masked, placeholders, text, length, vocabulary.pad_id)
+    whole = append(batch, placeholders, text, length, vocabulary.pad_id)
+    # Not the MASKs of the text: in the first stage they do not stand there.
+    is_mask = np.zeros_like(row["input_ids"])
+    columns = text + np.arange(used.shape[1])
+    is_mask[:, columns] = used
+    special_Z = special_row(vocabulary.special_ids, "btmlm")
+    return {
+        **row,
+        "masked_positions": masked["masked_positions"],
+        "masked_targets": masked["masked_targets"],
+        "masked_weights": masked["masked_weights"],
+        "original_ids": whole["input_ids"],
+        "is_mask": is_mask,
+        "special_ids": np.tile(special_Z, (len(used), 1)),
+        "pseudo_positions": np.where(used, columns, 0),
+        "pseudo_weights": used.astype(np.float32),
+    }
 
 
 def text_beside(length: int, extra: Callable[[int], int]) -> int:
