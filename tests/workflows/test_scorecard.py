@@ -11,7 +11,7 @@ from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import means
 from xlingjax.tasks import suite_tasks, task_named
-from xlingjax.workflows.scorecard import page as report
+from xlingjax.workflows.scorecard import card as report
 from xlingjax.workflows.scorecard.card import card
 from xlingjax.workflows.scorecard.rows import row_name, rows_of
 from xlingjax.workflows.scorecard.tables import by_metric, notes

@@ -214,7 +214,7 @@ SCORE = Verb(
 
 def report(args: Namespace) -> int:
     from xlingjax.report.build import build_report
-    from xlingjax.workflows.scorecard.page import show
+    from xlingjax.workflows.scorecard.card import show
 
     first, *others = args.workdir
     # A run whose sweeps stand in its own folder is a run all the same.

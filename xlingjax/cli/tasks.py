@@ -130,7 +130,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import model_of
     from xlingjax.workflows.jobs.many import AT_WORK, Call, run_all
-    from xlingjax.workflows.scorecard.page import show
+    from xlingjax.workflows.scorecard.card import show
     from xlingjax.workflows.tasks.measure import measure
     from xlingjax.workflows.tasks.strategies import Unsuited
     from xlingjax.workflows.tasks.sweep import check, run
@@ -240,8 +240,8 @@ def mixture(args: Namespace) -> int:
             " mixture that is registered: name the Python module that registers it by --tasks"
         )
     from xlingjax.runtime.machine import start
+    from xlingjax.workflows.scorecard.card import show
     from xlingjax.workflows.scorecard.cells import SCORES
-    from xlingjax.workflows.scorecard.page import show
     from xlingjax.workflows.tasks.follow import follow
     from xlingjax.workflows.tasks.measure import measure
 

@@ -3,7 +3,6 @@ of generation), and by the number of training languages (Unicoder, Table 4)."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from xlingjax.workflows.scorecard.rows import Row, policy, row_name, tell_apart
 DEV_OF_OTHERS = ("xtreme/xquad",)  # dev of another data set (SQuAD's): not averaged
 
 
-def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def overall_of(rows: Sequence[Row]) -> list[dict]:
     """Of each suite with an average of its own, [{"suite", "rows"}]: XTREME's, the mean of the
     tasks' means, and XGLUE's of understanding and of generation.
 
@@ -37,9 +36,9 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
     tasks = {task.full_name: task for task in suite_tasks(suite)}
     # {(strategy, variant, weights) that an average is over: {task: its rows}}.
-    members: dict[tuple, dict[str, list[Row]]] = {}
+    members = {}
     # {weights: {task that trains nothing: its rows}}.
-    untrained: dict[str, dict[str, list[Row]]] = {}
+    untrained = {}
     for row in rows:
         name = row["task"]
         if name not in tasks or "mean" not in row["means"]:
@@ -96,7 +95,7 @@ def trained_on(row: Row) -> str:
     return row["variant"].get("LANGUAGES") or row["variant"].get("PIVOT") or ""
 
 
-def by_number(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def by_number(rows: Sequence[Row]) -> list[dict]:
     """The mean over the rows of as many training languages: "languages" (how many), "mean", "own",
     "rows" (names). Rows of another folder, strategy, policy or grid, from other weights or tested
     otherwise, have a line of their own. A pivot counts as a set of one, where no row is of that
@@ -108,7 +107,7 @@ def by_number(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """
     if not any("LANGUAGES" in row["variant"] for row in rows):
         return []
-    alike: dict[tuple, dict[str, Row]] = {}
+    alike = {}
     # Sets first: a pivot counts where there is no set of its language alone.
     for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
         if trained_on(row) and "mean" in row["means"]:
@@ -141,7 +140,7 @@ def _key(row: Row) -> tuple:
 
 
 def _own(by_set: Mapping[str, Row]) -> float | None:
-    by_language: dict[str, list[float]] = {}
+    by_language = {}
     for names, row in by_set.items():
         metrics = [row["by_language"][name] for name in task_metrics(task_named(row["task"]))]
         for language in {*metrics[0]} & {*names.split("+")}:

@@ -1,22 +1,66 @@
-"""The score card: runs' scores by task, strategy and language, means over seeds and suites."""
+"""The score card: runs' scores by task, strategy and language, means over seeds and suites; as
+Markdown, LaTeX and JSON."""
 
+import json
 import os
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.metrics.registry import METRICS
+from xlingjax.report import html
+from xlingjax.runtime.files import write_text
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard.averages import overall_of
 from xlingjax.workflows.scorecard.cells import read_scores
 from xlingjax.workflows.scorecard.rows import rows_of, tell_apart
+from xlingjax.workflows.scorecard.tables import Grid, sections_of
 
 
-def card(*folders: str | Path) -> dict[str, Any]:
+def show(*folders: str | Path, output: str | Path = "") -> str:
+    """Writes a score card of folders of cells, of one into itself; returns Markdown and path."""
+    made = card(*folders)
+    paths = write(made, Path(output or folders[0]))
+    return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"
+
+
+def write(card: dict, folder: Path) -> list[Path]:
+    """card.json, card.md and card.tex in `folder`."""
+    texts = {
+        "card.json": json.dumps(card, indent=1, ensure_ascii=False) + "\n",
+        "card.md": markdown(card),
+        "card.tex": latex(card),
+    }
+    written = []
+    for name, text in texts.items():
+        write_text(folder / name, text)
+        written.append(folder / name)
+    return written
+
+
+def markdown(card: dict) -> str:
+    return html.render("scorecard.md", sections=sections_of(card))
+
+
+def latex(card: dict) -> str:
+    """Tables for `booktabs`."""
+    return html.render("scorecard.tex", sections=sections_of(card), tabular=_tabular)
+
+
+def _tabular(title: str, grid: Grid) -> str:
+    # pandas escapes what is in the table alone.
+    caption = re.sub(r"([&%$#_{}])", r"\\\1", f"{title}, {grid.caption}")
+    columns = "l" + "r" * len(grid.texts.columns)
+    texts = grid.texts.rename_axis(index=None)
+    text = texts.to_latex(caption=caption, column_format=columns, escape=True)
+    return text.replace(r"\begin{table}", r"\begin{table}\centering\small", 1)
+
+
+def card(*folders: str | Path) -> dict:
     """{"folders", "overall": see `overall_of`, "tables": a table for each task}; a table: task,
     metrics with signatures, rows, papers, "mean": what its mean is of. Seeds of several folders are
     not put together: each folder has rows of its own. Raises UserError as `read_scores`."""
@@ -33,7 +77,7 @@ def card(*folders: str | Path) -> dict[str, Any]:
     }
 
 
-def _table(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _table(name: str, rows: Sequence[dict]) -> dict:
     tell_apart(rows)
     metrics = dict.fromkeys(metric for row in rows for metric in row["by_language"])
     task = task_named(name)
@@ -42,7 +86,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     figure = ""
     if len(task_metrics(task)) > 1:
         mean = "mean of F1 and EM"
-        figure = METRICS[task.metrics[0]].name
+        figure = task.metrics[0]
     return {
         "task": name,
         # Figures without it are not comparable: BLEU and F1 have many definitions.
@@ -53,7 +97,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _published(task: str) -> list[dict[str, Any]]:
+def _published(task: str) -> list[dict]:
     """What papers print of a task: means over languages, of F1 and EM the first. Where a mean is of
     other languages than the task's, its source says so."""
     file = resources.files("xlingjax.workflows.scorecard").joinpath("published.tsv")

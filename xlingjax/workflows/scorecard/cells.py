@@ -34,10 +34,11 @@ def read_scores(folder: str | Path) -> list[Cell]:
             f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate"
             " --suite` write them"
         )
+    remedy = "put it back, or delete it and start again: it is measured anew"
     cells = []
-    folders: dict[tuple, Path] = {}
+    folders = {}
     for path in paths:
-        cell = scores_in(path)
+        cell = read_record(path, _SHAPE, remedy)
         # By what it says and not by its path: a copied cell would count twice.
         key = (group_key(cell), settings_key(cell), cell["seed"])
         first = folders.setdefault(key, path.parent)
@@ -48,12 +49,6 @@ def read_scores(folder: str | Path) -> list[Cell]:
             )
         cells.append(cell)
     return cells
-
-
-def scores_in(path: Path) -> Cell:
-    """What a scores.json holds. Raises UserError: damaged; FileNotFoundError."""
-    remedy = "put it back, or delete it and start again: it is measured anew"
-    return read_record(path, _SHAPE, remedy)
 
 
 def row_key(cell: Cell) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from xlingjax.evaluation.metrics.averages import averaged_languages
 from xlingjax.evaluation.task.scores import means
+from xlingjax.report import html
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard.cells import AS_IT_IS, Cell, group_key, row_key, settings_key
 
@@ -20,13 +21,13 @@ def rows_of(cells: Iterable[Cell]) -> list[Row]:
     settings that are best on dev, each seed tested at its own best checkpoint. `tried`: how many
     settings there were to choose from. The models of translate-train, each tested in the language
     that it was trained in, are one row."""
-    groups: dict[tuple, dict[str, list[Cell]]] = {}
+    groups = {}  # {what a row has in common: {settings: their cells}}
     for cell in cells:
         by_settings = groups.setdefault(group_key(cell), {})
         by_settings.setdefault(settings_key(cell), []).append(cell)
     # What becomes one row: the seeds of a group's best settings, or those of several targets.
-    parts_by_row: dict[tuple, list[list[Cell]]] = {}
-    tried_by_row: dict[tuple, int] = {}
+    parts_by_row = {}  # {key of a row: the seeds of each of its parts}
+    tried_by_row = {}
     for key, by_settings in groups.items():
         seeds = sorted(max(by_settings.values(), key=_dev_score), key=lambda cell: cell["seed"])
         if _is_of_one_target(seeds[0]):
@@ -61,7 +62,7 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
     """parts: seeds of one training; of translate-train those of each target."""
     cells = [cell for seeds in parts for cell in seeds]
     first = cells[0]
-    examples: dict[str, int] = {}
+    examples = {}
     for cell in cells:
         examples |= cell["test"]["examples"]
     scores = pd.DataFrame(
@@ -73,7 +74,7 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
         ],
         columns=["metric", "language", "value"],
     )
-    by_language: dict[str, dict[str, Any]] = {}
+    by_language = {}
     for (metric, language), values in scores.groupby(["metric", "language"], sort=False)["value"]:
         by_language.setdefault(metric, {})[language] = mean_and_sd(values)
     official = averaged_languages(task_named(first["task"]))
@@ -131,7 +132,7 @@ def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
     if len({tuple(cell["seed"] for cell in seeds) for seeds in models.values()}) == 1:
         per_seed = []
         for of_seed in zip(*models.values(), strict=True):
-            scores: dict[str, Any] = {}
+            scores = {}
             for cell in of_seed:
                 scores |= cell["test"]["by_language"]
             per_seed.append(means(scores, task_named(first["task"]), list(models))["mean"])
@@ -159,29 +160,13 @@ def row_name(row: Row) -> str:
 
 def policy(row: Row) -> str:
     """How the row's checkpoints, and settings, were chosen."""
-    select = row["select"]
-    if select["by"] == "none":
-        how = "as it is: the run's own training" if row["strategy"] == AS_IT_IS else "no training"
-        return ", ".join([how, *filter(None, [select.get("note")])])
-    over = f"dev in {select['by']}"
-    if select["by"] in ("mean", "last"):
-        languages = row.get("dev_languages")
-        over = "the mean of dev" + (f" in {', '.join(languages)}" if languages else "")
-    if "TASKS" in row["variant"]:
-        over += " and of all tasks"
-    over += f" ({select['split']}"
-    if "limit" in select:
-        over += f", {select['limit']} examples of each language"
-    of_settings = f"one of {row['tried']} settings" if row["tried"] > 1 else ""
-    if select["by"] == "last":
-        return "the last checkpoint" + (of_settings and f"; {of_settings} chosen by {over})")
-    return f"checkpoint{of_settings and f' and {of_settings}'} chosen by {over})"
+    return html.render("policy.txt", row=row, as_it_is=AS_IT_IS)
 
 
 def tell_apart(rows: Sequence[Row]) -> None:
     """Gives rows that would have one name "of": the first of folder, run, weights, split and policy
     in which all of them differ, else all in which they differ."""
-    by_name: dict[str, list[Row]] = {}
+    by_name = {}
     for row in rows:
         by_name.setdefault(row_name(row), []).append(row)
     for same in by_name.values():

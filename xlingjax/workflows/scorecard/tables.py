@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -31,7 +30,7 @@ class Section:
     notes: list[str]
 
 
-def sections_of(card: dict[str, Any]) -> list[Section]:
+def sections_of(card: dict) -> list[Section]:
     sections = [overall(suite) for suite in card["overall"]]
     for table in card["tables"]:
         grids = [Grid(metric, by_metric(table, metric)) for metric in table["metrics"]]
@@ -63,13 +62,13 @@ def figure(value: dict[str, float]) -> str:
     return f"{mean} ± {number(value['sd'])}"
 
 
-def by_metric(table: dict[str, Any], metric: str) -> pd.DataFrame:
+def by_metric(table: dict, metric: str) -> pd.DataFrame:
     """One metric of a task: a row for each strategy, then those of papers, which have a mean alone.
     The means are of the task's score and stand in its grid only."""
     is_score = metric == next(iter(table["metrics"]))
     texts = []
     names = []
-    languages: set[str] = set()
+    languages = set()
     for row in table["rows"]:
         if metric not in row["by_language"]:
             continue
@@ -100,7 +99,7 @@ def _mean(row: Row, name: str) -> str:
     return text
 
 
-def overall(suite: dict[str, Any]) -> Section:
+def overall(suite: dict) -> Section:
     """The averages of a suite and the means of its tasks."""
     lines = [
         "average: mean of the tasks' means, of a task with several rows none; *: no official one:"
@@ -159,7 +158,7 @@ def _by_number(rows: Iterable[Row]) -> list[Grid]:
     return [Grid(BY_NUMBER, frame)]
 
 
-def notes(table: dict[str, Any]) -> list[str]:
+def notes(table: dict) -> list[str]:
     """What a figure of the table means, in lines."""
     overlap = task_named(table["task"]).overlap
     functions = {"row_name": row_name, "policy": policy, "span": _span}

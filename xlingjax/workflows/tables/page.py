@@ -12,7 +12,7 @@ from xlingjax.runtime.files import write_json, write_text
 from xlingjax.training.run_record import read_result
 from xlingjax.training.tracker import evaluations_at, scalars
 from xlingjax.workflows.jobs.recipe_run import finished
-from xlingjax.workflows.scorecard import page as scorecard_page
+from xlingjax.workflows.scorecard import card
 from xlingjax.workflows.tables.jobs import RECIPE, THEN, TableJob, printed_by
 from xlingjax.workflows.tables.table import Table
 
@@ -25,7 +25,7 @@ def show(table: Table, data: str | Path, output: str | Path) -> str:
     parts = []
     folders = table.folders(output)
     if folders:
-        parts.append(scorecard_page.show(*folders, output=output))
+        parts.append(card.show(*folders, output=output))
     jobs = [job for job in table.jobs(data, output) if job.row]
     trained = [job for job in jobs if job.kind == RECIPE]
     commands = [job for job in jobs if job.kind == THEN]
