@@ -26,10 +26,9 @@ _ARTICLES = {
     "vi": re.compile(r"\b(của|là|cái|chiếc|những)\b"),
     "zh": None,
 }
-MLQA_LANGUAGES = tuple(_ARTICLES)
 
 
-def squad_tokens(text: str) -> list[str]:
+def squad_tokens(text: str, language: str = "") -> list[str]:
     """Lower-cased words without ASCII punctuation and English articles, whatever the language
     (`evaluate-v1.1.py`)."""
     # In the script's order: punctuation goes first, so that articles beside it are found.

@@ -66,7 +66,7 @@ def task_score(task: Task, scores: Mapping[str, Mapping[str, float]]) -> float |
 
 def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """{group: its tasks} of a suite; none but XTREME and XGLUE has groups."""
-    found: dict[str, list[Task]] = {}
+    found = {}
     for task in tasks:
         if name := _GROUPS.get(task.suite, {}).get(task.kind):
             found.setdefault(name, []).append(task)

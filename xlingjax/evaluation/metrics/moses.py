@@ -33,7 +33,7 @@ def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
         raise UserError(f"Moses has no step {unknown[0]!r} here: choose among {', '.join(STEPS)}")
     if "hyphens" in wanted and "tokenise" not in wanted:
         raise UserError("the step hyphens is an option of Moses' tokeniser: add tokenise")
-    makers: dict[str, Callable[[], Callable[[str], str]]] = {
+    makers = {
         "punctuation": lambda: sacremoses.MosesPunctNormalizer(lang=language).normalize,
         "romanian": lambda: lambda line: line.translate(_ROMANIAN),
         "diacritics": lambda: lambda line: line.translate(_DIACRITICS),

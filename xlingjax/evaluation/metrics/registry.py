@@ -1,12 +1,15 @@
 """Every metric of the benchmarks under its own name, with a line that says what it is.
 
 Variants that papers call by one name ("F1", "accuracy") differ by points on the same predictions;
-here each has a name. Values are in 0..100. Averages: `averages.py`; files: `submissions.py`.
+here each has a name, and metrics.toml says what it is. Values are in 0..100. Averages:
+`averages.py`; files: `submissions.py`.
 """
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import resources
 from importlib.metadata import version
 from itertools import groupby
 from typing import Any
@@ -20,11 +23,10 @@ from xlingjax.evaluation.metrics import tags as of_tags
 
 @dataclass(frozen=True)
 class Metric:
-    name: str
     kind: str  # of `KINDS`: what it scores. Those of "classification" score "ranking" too.
     signature: str
     """One line: rules, the script or library version it equals, normalisation, what is averaged."""
-    compute: Callable[[Sequence[Any], Any, str], float]
+    compute: Callable[[Sequence, Any, str], float]
     """(gold records, predictions in their order, language of the texts) -> 0..100. Predictions:
     label strings (classification, ranking), lists of tags (tagging), {id: text} (span_qa), 0-based
     rows of the foreign side, one for each English sentence (retrieval), pairs of ids (mining),
@@ -32,7 +34,7 @@ class Metric:
     is not that of the gold records."""
 
 
-def _gold(records: Sequence[Any], predicted: Sequence[Any], field: str) -> list[Any]:
+def _gold(records: Sequence, predicted: Sequence, field: str) -> list:
     """The records' field. Raises UserError where one is missing, or a prediction is."""
     if len(records) != len(predicted):
         raise UserError(
@@ -121,10 +123,6 @@ def _answers(
     return answers.answer_score(gold, predicted, lambda text: tokens(text, language), compare)
 
 
-def _squad_tokens(text: str, language: str) -> list[str]:
-    return answers.squad_tokens(text)
-
-
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
     if len(gold) != 1 or not gold[0].gold:
         raise UserError("no gold pairs of one bitext; score a split whose answers are distributed")
@@ -185,142 +183,35 @@ def _generated(
     return generation.tokenised_bleu(predicted, texts)[0]
 
 
-# With the version, as sacreBLEU's own signature has it.
-_SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
-_SEQEVAL = (
-    "of chunks by the rules of seqeval 0.0.x (mark = first character of a tag, type = text after"
-    " its last '-'; equal bare tags in a row are one chunk), micro over all sentences; words that"
-    " an XGLUE file has no tag for count as O"
-)
-_SQUAD = (
-    "as evaluate-v1.1.py of SQuAD: lower case, ASCII punctuation and a/an/the dropped, split at"
-    " spaces, by English rules in every language; the best over gold answers, 0 for a missing id,"
-    " mean over questions"
-)
-_MLQA = (
-    "as mlqa_evaluation_v1.py: lower case, all punctuation and the articles of the context's"
-    " language dropped, split at spaces, zh by ideograph; the best over gold answers, 0 for a"
-    " missing id, mean over questions"
-)
-_BUCC = (
-    "of the set of (foreign id, English id) against the gold pairs, duplicates ignored (XTREME's"
-    " evaluate.py)"
-)
-
-_ROWS: Sequence[tuple[str, str, Callable, str]] = (
-    (
-        "accuracy",
-        "classification",
-        accuracy,
-        "share of examples whose label string equals the gold one",
-    ),
-    (
-        "ndcg_wpr",
-        "ranking",
-        ndcg_wpr,
-        (
-            f"ndcg_score of scikit-learn {version('scikit-learn')} (linear gain, whole list, ties"
-            " averaged) of the predicted classes as scores; a query is a run of equal first"
-            " columns, those with one result left out, mean over queries (xglue_evaluate.py)"
-        ),
-    ),
-    (
-        "token_accuracy",
-        "tagging",
-        partial(_of_tags, of_tags.token_accuracy),
-        "share of words, over all sentences, that have their gold tag",
-    ),
-    ("seqeval_f1", "tagging", _seqeval(2), f"F1 {_SEQEVAL}"),
-    ("seqeval_precision", "tagging", _seqeval(0), f"precision {_SEQEVAL}"),
-    ("seqeval_recall", "tagging", _seqeval(1), f"recall {_SEQEVAL}"),
-    (
-        "conll_f1",
-        "tagging",
-        partial(_of_tags, of_tags.entity_f1),
-        (
-            "F1 of entities of IOB2 tags as conlleval reads them (exact span and type; I- after"
-            " another type opens one), micro over all sentences"
-        ),
-    ),
-    (
-        "squad_f1",
-        "span_qa",
-        partial(_answers, answers.token_f1, _squad_tokens),
-        f"F1 of bags of tokens, {_SQUAD}",
-    ),
-    (
-        "squad_em",
-        "span_qa",
-        partial(_answers, answers.exact_match, _squad_tokens),
-        f"exact match, {_SQUAD}",
-    ),
-    (
-        "mlqa_f1",
-        "span_qa",
-        partial(_answers, answers.token_f1, answers.mlqa_tokens),
-        f"F1 of bags of tokens, {_MLQA}",
-    ),
-    (
-        "mlqa_em",
-        "span_qa",
-        partial(_answers, answers.exact_match, answers.mlqa_tokens),
-        f"exact match, {_MLQA}",
-    ),
-    (
-        "tatoeba_accuracy",
-        "retrieval",
-        tatoeba_accuracy,
-        (
-            "share of English sentences (queries) whose nearest foreign sentence is their"
-            " translation (XTREME's evaluate.py)"
-        ),
-    ),
-    ("bucc_f1", "mining", partial(_bucc, 2), f"F1 {_BUCC}"),
-    ("bucc_precision", "mining", partial(_bucc, 0), f"precision {_BUCC}"),
-    ("bucc_recall", "mining", partial(_bucc, 1), f"recall {_BUCC}"),
-    (
-        "xglue_bleu",
-        "generation",
-        xglue_bleu,
-        (
-            f"BLEU, {_SACREBLEU}, case folded, tok 13a in every language, smooth exp"
-            " (xglue_evaluate.py)"
-        ),
-    ),
-    (
-        "sacrebleu",
-        "generation",
-        partial(_generated, "sacrebleu"),
-        f"BLEU, {_SACREBLEU}, case kept, tok 13a (zh: zh; ja, th, lo, km, my: char), smooth exp",
-    ),
-    (
-        "tokenised_bleu",
-        "generation",
-        partial(_generated, "tokenised_bleu"),
-        (
-            f"BLEU as multi-bleu.perl, {_SACREBLEU}, of texts tokenised beforehand, case kept, no"
-            " smoothing"
-        ),
-    ),
-    (
-        "chrf",
-        "generation",
-        partial(_generated, "chrf"),
-        f"chrF2, {_SACREBLEU}, case kept, character 1- to 6-grams",
-    ),
-    (
-        "rouge_l",
-        "generation",
-        partial(_generated, "rouge_l"),
-        (
-            f"ROUGE-L F1 of rouge_score {version('rouge-score')}, lower-cased words unstemmed,"
-            " single characters in zh, ja, th, lo, km, my; mean over texts"
-        ),
-    ),
-)
+_COMPUTE = {
+    "accuracy": accuracy,
+    "ndcg_wpr": ndcg_wpr,
+    "token_accuracy": partial(_of_tags, of_tags.token_accuracy),
+    "seqeval_f1": _seqeval(2),
+    "seqeval_precision": _seqeval(0),
+    "seqeval_recall": _seqeval(1),
+    "conll_f1": partial(_of_tags, of_tags.entity_f1),
+    "squad_f1": partial(_answers, answers.token_f1, answers.squad_tokens),
+    "squad_em": partial(_answers, answers.exact_match, answers.squad_tokens),
+    "mlqa_f1": partial(_answers, answers.token_f1, answers.mlqa_tokens),
+    "mlqa_em": partial(_answers, answers.exact_match, answers.mlqa_tokens),
+    "tatoeba_accuracy": tatoeba_accuracy,
+    "bucc_f1": partial(_bucc, 2),
+    "bucc_precision": partial(_bucc, 0),
+    "bucc_recall": partial(_bucc, 1),
+    "xglue_bleu": xglue_bleu,
+    "sacrebleu": partial(_generated, "sacrebleu"),
+    "tokenised_bleu": partial(_generated, "tokenised_bleu"),
+    "chrf": partial(_generated, "chrf"),
+    "rouge_l": partial(_generated, "rouge_l"),
+}
+_TEXTS = tomllib.loads(resources.files(__package__).joinpath("metrics.toml").read_text("utf-8"))
+# As sacreBLEU's own signature has its version.
+_VERSIONS = {name: version(name) for name in ("sacrebleu", "scikit_learn", "rouge_score")}
 
 METRICS: dict[str, Metric] = {
-    name: Metric(name, kind, text, compute) for name, kind, compute, text in _ROWS
+    name: Metric(text["kind"], text["signature"].format(**_VERSIONS), _COMPUTE[name])
+    for name, text in _TEXTS.items()
 }
 """Name -> metric. The names are those that the tables of tasks use."""
 
@@ -341,7 +232,7 @@ def find_metric(name: str, kind: str) -> Metric:
     return METRICS[name]
 
 
-def scored(task: Task, gold: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+def scored(task: Task, gold: Sequence, predicted: Any, language: str) -> dict[str, float]:
     """{metric: 0..100}, the task's metrics. Raises UserError naming task and language."""
     try:
         metrics = {name: find_metric(name, task.kind) for name in task.metrics}

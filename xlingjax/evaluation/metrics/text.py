@@ -9,7 +9,6 @@ region or script: "de", "zh", "zh_TW".
 import string
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
@@ -18,14 +17,18 @@ from xlingjax.data.languages import base_language
 from xlingjax.data.scripts import is_unspaced, letters_in, main_script, script_of_language
 from xlingjax.errors import UserError
 
+Texts = Sequence[str]
+Signed = tuple[float, str]  # a score and its signature
+
 # Python splits at more characters than Perl does in bytes (no-break space): they are hidden.
-_HIDDEN = {}
-for _code in range(0x3001):
-    if chr(_code).isspace() and chr(_code) not in string.whitespace:
-        _HIDDEN[_code] = 0xF0000 + _code
+_HIDDEN = {
+    code: 0xF0000 + code
+    for code in range(0x3001)
+    if chr(code).isspace() and chr(code) not in string.whitespace
+}
 
 
-def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def _check(hypotheses: Texts, references: Texts) -> None:
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but {len(references)} references: give one of each per"
@@ -35,18 +38,14 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise UserError("0 hypotheses and 0 references: there is nothing to score")
 
 
-def _corpus_score(
-    metric, hypotheses: Sequence[str], references: Sequence[str]
-) -> tuple[float, str]:
+def _corpus_score(metric, hypotheses: Texts, references: Texts) -> Signed:
     _check(hypotheses, references)
     # A list of lists, since sacreBLEU takes several references of each line.
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     return value, str(metric.get_signature())
 
 
-def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str, lowercase: bool = False
-) -> tuple[float, str]:
+def bleu(hypotheses: Texts, references: Texts, language: str, lowercase: bool = False) -> Signed:
     """(sacreBLEU in 0..100, its signature) of running text, not tokenised (Post 2018).
 
     Tokens: "zh" for Chinese, "char" for the other languages without spaces (Japanese, Thai, ...),
@@ -63,14 +62,12 @@ def bleu(
     return _corpus_score(metric, hypotheses, references)
 
 
-def chrf(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
-) -> tuple[float, str]:
+def chrf(hypotheses: Texts, references: Texts, lowercase: bool = False) -> Signed:
     """(chrF2 in 0..100, sacreBLEU's signature): character 1- to 6-grams (Popović 2015)."""
     return _corpus_score(CHRF(lowercase=lowercase), hypotheses, references)
 
 
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+def tokenised_bleu(hypotheses: Texts, references: Texts) -> Signed:
     """(BLEU in 0..100 as by multi-bleu.perl, sacreBLEU's signature) of tokenised texts.
 
     Tokens stand between ASCII whitespace; case counts; no smoothing: without one common 4-gram it
@@ -93,7 +90,7 @@ class _Tokens:
         self.characters = characters
 
     def tokenize(self, text: str) -> list[str]:
-        kept: list[str] = []
+        kept = []
         # Composed, so that a letter and its accent are one character in either text.
         for c in unicodedata.normalize("NFC", text).lower():
             kind = unicodedata.category(c)
@@ -114,7 +111,7 @@ class _Tokens:
         return words
 
 
-def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
+def rouge_l(hypotheses: Texts, references: Texts, language: str) -> float:
     """Mean over the lines of ROUGE-L's F1 (beta 1, a line as one sentence), in 0..100 (Lin 2004,
     §3), by rouge_score.
 
@@ -134,9 +131,7 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
     return 100 * float(np.mean(values))
 
 
-def _likeliest(
-    language: str, texts: Mapping[str, Sequence[str]], outputs: Sequence[str]
-) -> np.ndarray:
+def _likeliest(language: str, texts: Mapping[str, Texts], outputs: Texts) -> np.ndarray:
     """Of each output, whether no other language of `texts` is likelier: naive Bayes on character 1-
     to 3-grams, add-one smoothing, uniform prior, n-grams that no text has left out."""
     from sklearn.feature_extraction.text import CountVectorizer
@@ -164,9 +159,9 @@ def _spaced(text: str) -> str:
 
 
 def wrong_language_rate(
-    hypotheses: Sequence[str],
+    hypotheses: Texts,
     language: str,
-    references_by_language: Mapping[str, Sequence[str]] | None = None,
+    references_by_language: Mapping[str, Texts] | None = None,
 ) -> float:
     """Share of the outputs, in 0..1, not in `language`, as those without letters are not.
 
@@ -214,12 +209,12 @@ def _written_in(script: str | None, text: str) -> bool:
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
+    hypotheses: Texts,
+    references: Texts,
     language: str,
     lowercase: bool = False,
-    references_by_language: Mapping[str, Sequence[str]] | None = None,
-) -> dict[str, Any]:
+    references_by_language: Mapping[str, Texts] | None = None,
+) -> dict:
     """{"bleu", "chrf", "tokenised_bleu", "rouge_l": 0..100, "wrong_language_rate": 0..1,
     "signatures": {name: string}}.
 
