@@ -29,7 +29,6 @@ class Words:
 
 
 TABLE = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
-EN_DE = ("en", "de")
 
 
 def row(word):
@@ -42,18 +41,18 @@ def cosine(a, b):
 
 def test_words_of_one_piece_and_means_of_pieces():
     words = ["red", "darkblue", "dark blue", "green", "red", " "]
-    single = we.word_vectors(words, "en", Words(), TABLE)
+    single = we.word_vectors(words, Words(), TABLE)
     assert list(single) == ["red"] and (single["red"] == TABLE[1]).all()
-    mean = we.word_vectors(words, "en", Words(), TABLE, "mean")
+    mean = we.word_vectors(words, Words(), TABLE, "mean")
     assert list(mean) == ["red", "darkblue", "dark blue"]  # an unknown letter: no vector
     for word in ("darkblue", "dark blue"):  # the space between has no part in it
         np.testing.assert_allclose(mean[word], (row("dark") + row("blue")) / 2, rtol=1e-6)
     with pytest.raises(UserError, match="'sum' is not one of single, mean"):
-        we.word_vectors(words, "en", Words(), TABLE, "sum")
+        we.word_vectors(words, Words(), TABLE, "sum")
 
 
 def test_a_word_and_itself():
-    found = we.score_dictionary([("red", "red"), ("blue", "blue")], EN_DE, Words(), TABLE)
+    found = we.score_dictionary([("red", "red"), ("blue", "blue")], Words(), TABLE)
     assert found["cosine"] == pytest.approx(1) and found["l2"] == 0 and found["spelled_alike"] == 1
     assert found["p_at_1_nearest"] == found["p_at_1_csls"] == 1
 
@@ -61,7 +60,7 @@ def test_a_word_and_itself():
 def test_a_dictionary_by_hand():
     pairs = [("red", "rot"), ("blue", "blau"), ("blue", "tief"), ("green", "rot")]
     pairs += [("dark", "dunkel"), ("darkblue", "blau")]
-    found = we.score_dictionary(pairs, EN_DE, Words(), 3 * TABLE)
+    found = we.score_dictionary(pairs, Words(), 3 * TABLE)
     assert (found["pairs"], found["covered"], found["coverage"], found["words"]) == (6, 3, 0.5, 2)
     kept = [(row(a), row(b)) for a, b in pairs[:3]]
     assert found["cosine"] == pytest.approx(np.mean([cosine(a, b) for a, b in kept]), rel=1e-5)
@@ -69,7 +68,7 @@ def test_a_dictionary_by_hand():
         3 * np.mean([np.linalg.norm(a - b) for a, b in kept]), rel=1e-5
     )  # as they are
     assert found["spelled_alike"] == 0
-    nothing = we.score_dictionary([("green", "gelb")], EN_DE, Words(), TABLE)
+    nothing = we.score_dictionary([("green", "gelb")], Words(), TABLE)
     assert nothing["coverage"] == 0 and nothing["cosine"] is nothing["p_at_1_csls"] is None
 
 
@@ -79,7 +78,7 @@ def test_csls_sets_hubs_back():
     table = np.zeros((8, 2), np.float32)
     for word, degrees in angle.items():
         table[WORDS.index(word) + 1] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-    found = we.score_dictionary([("red", "rot"), ("blue", "blau")], EN_DE, Words(), table)
+    found = we.score_dictionary([("red", "rot"), ("blue", "blau")], Words(), table)
     assert found["p_at_1_nearest"] == 0.5
     cosines = np.array([[cosine(table[i], table[j]) for j in (3, 4)] for i in (1, 2)])
     csls = 2 * cosines - cosines.mean(axis=0)
@@ -89,7 +88,7 @@ def test_csls_sets_hubs_back():
 def test_words_without_vectors_get_the_mean_cosine():
     rows = [("red", "rot", 3.0), ("blue", "blau", 1.0), ("dark", "tief", 2.0)]
     rows.append(("green", "rot", 0.0))
-    found = we.score_similarity(rows, EN_DE, Words(), TABLE)
+    found = we.score_similarity(rows, Words(), TABLE)
     cosines = [cosine(row(a), row(b)) for a, b, _ in rows[:3]]
     gold = [score for _, _, score in rows]
     assert (found["pairs"], found["covered"], found["coverage"]) == (4, 3, 0.75)
@@ -99,7 +98,7 @@ def test_words_without_vectors_get_the_mean_cosine():
     assert found["pearson_covered"] == pytest.approx(np.corrcoef(cosines, gold[:3])[0, 1], rel=1e-5)
     ranks = [np.argsort(np.argsort(x)) for x in (cosines, gold[:3])]
     assert found["spearman_covered"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
-    alone = we.score_similarity(rows[3:], EN_DE, Words(), TABLE)
+    alone = we.score_similarity(rows[3:], Words(), TABLE)
     assert alone["pearson"] is None and alone["coverage"] == 0
 
 
@@ -149,6 +148,6 @@ def test_the_command(tmp_path, monkeypatch):
     assert main.main(["words", "runs/x", *options]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["dictionary"]["en-de"] == we.score_dictionary(
-        [("red", "rot"), ("blue", "grau")], EN_DE, Words(), TABLE
+        [("red", "rot"), ("blue", "grau")], Words(), TABLE
     )
     assert written["similarity"]["en-de"]["covered"] == 3 and written["pieces"] == "single"

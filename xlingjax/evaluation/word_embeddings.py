@@ -24,30 +24,30 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
     """Pairs of words, `word TAB word` or `word word` (MUSE, XLING) on a line, in order, each once.
     Raises UserError naming the line: another number of words; or no pairs."""
     pairs = {}
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
+    for number, line in _written(path, "a dictionary has a word, a tab and its translation"):
         # MUSE's dictionaries have spaces or tabs, by file; with a tab, a side may be a phrase.
         cells = [cell.strip() for cell in line.split("\t" if "\t" in line else None)]
         if len(cells) != 2 or not all(cells):
             raise UserError(
-                f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
+                f"{path}, line {number}: {line!r} is not a word, a tab and its translation"
             )
         pairs[cells[0], cells[1]] = None
-    if not pairs:
-        raise UserError(
-            f"{path} is empty: a dictionary has a word, a tab and its translation on each line"
-        )
     return list(pairs)
+
+
+def _written(path: str | Path, what: str) -> list[tuple[int, str]]:
+    """(number, line) of those that are not blank. Raises UserError where all are."""
+    lines = [(number, line.strip()) for number, line in read_lines(path) if line.strip()]
+    if not lines:
+        raise UserError(f"{path} is empty: {what} on each line")
+    return lines
 
 
 def read_similarity(path: str | Path) -> list[Similarity]:
     """(word, word, score) of lines `word TAB word TAB score`. Raises UserError naming the line:
     another number of columns, a score that is no number; no pairs."""
     rows = []
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
+    for number, line in _written(path, "it has a word, a tab, a word, a tab and a score"):
         cells = [cell.strip() for cell in line.split("\t")]
         try:
             first, second, gold = cells
@@ -56,19 +56,15 @@ def read_similarity(path: str | Path) -> list[Similarity]:
             score = float("nan")
         if not all(cells) or not np.isfinite(score):
             raise UserError(
-                f"{path}, line {number}: {line.strip()!r} is not a word, a word and a score (a"
+                f"{path}, line {number}: {line!r} is not a word, a word and a score (a"
                 " number) between tabs"
             )
         rows.append((first, second, score))
-    if not rows:
-        raise UserError(
-            f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
-        )
     return rows
 
 
 def word_vectors(
-    words: Sequence[str], language: str, vocabulary, table_VD: np.ndarray, pieces: str = "single"
+    words: Sequence[str], vocabulary, table_VD: np.ndarray, pieces: str = "single"
 ) -> dict[str, np.ndarray]:
     """{word: its vector [D]} of the words that have one.
 
@@ -89,7 +85,6 @@ def word_vectors(
 
 def score_dictionary(
     pairs: Sequence[tuple[str, str]],
-    languages: tuple[str, str],
     vocabulary,
     table_VD: np.ndarray,
     pieces: str = "single",
@@ -107,7 +102,7 @@ def score_dictionary(
                                (10 neighbours; Conneau et al. 2018)
     None where nothing is covered.
     """
-    firsts, seconds = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
+    firsts, seconds = _both_sides(pairs, vocabulary, table_VD, pieces)
     # Figures are over the covered pairs alone, so `coverage` stands beside them.
     kept = [(a, b) for a, b in pairs if a in firsts and b in seconds]
     counts = {"pairs": len(pairs), "covered": len(kept), "coverage": len(kept) / len(pairs)}
@@ -146,20 +141,15 @@ def score_dictionary(
     }
 
 
-def _both_sides(
-    rows: Sequence[Sequence], languages: tuple[str, str], vocabulary, table_VD, pieces
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _both_sides(rows: Sequence[Sequence], vocabulary, table_VD, pieces) -> list[dict]:
     """`word_vectors` of the first and of the second words of the rows."""
-    first, second = (
-        word_vectors([row[side] for row in rows], languages[side], vocabulary, table_VD, pieces)
-        for side in (0, 1)
-    )
-    return first, second
+    return [
+        word_vectors([row[side] for row in rows], vocabulary, table_VD, pieces) for side in (0, 1)
+    ]
 
 
 def score_similarity(
     rows: Sequence[Similarity],
-    languages: tuple[str, str],
     vocabulary,
     table_VD: np.ndarray,
     pieces: str = "single",
@@ -168,7 +158,7 @@ def score_similarity(
     pairs, those without vectors getting the mean cosine of the others; the same over covered pairs
     alone, `pearson_covered`, `spearman_covered`; `pairs`, `covered`, `coverage`. None where they
     are not defined: fewer than two pairs covered, or no spread."""
-    first, second = _both_sides(rows, languages, vocabulary, table_VD, pieces)
+    first, second = _both_sides(rows, vocabulary, table_VD, pieces)
     gold = np.array([score for _, _, score in rows])
     known = np.array([a in first and b in second for a, b, _ in rows])
     cosines = np.zeros(len(rows))

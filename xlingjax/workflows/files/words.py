@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,11 +26,19 @@ def words(
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")
     kinds = {
-        "dictionary": (dictionaries, word_embeddings.read_dictionary),
-        "similarity": (similarities, word_embeddings.read_similarity),
+        "dictionary": (
+            dictionaries,
+            word_embeddings.read_dictionary,
+            word_embeddings.score_dictionary,
+        ),
+        "similarity": (
+            similarities,
+            word_embeddings.read_similarity,
+            word_embeddings.score_similarity,
+        ),
     }
-    read: dict[str, dict[str, tuple[tuple[str, str], Any]]] = {}
-    for kind, (entries, reader) in kinds.items():
+    read = {}  # {kind: {name: rows}}
+    for kind, (entries, reader, _) in kinds.items():
         read[kind] = {}
         for entry in entries:
             name, _, path = entry.partition("=")
@@ -47,25 +54,21 @@ def words(
                 raise UserError(f"--{kind} {entry}: missing file: {path}")
             if output:
                 require_apart(output, {f"--{kind}": path})
-            read[kind][name] = (first, second), reader(path)
+            read[kind][name] = reader(path)
     trained = open_run(run)
     # The table alone, as in XLM §4.5: no sentence is encoded.
     table_VD = np.asarray(trained.params["embeddings"]["tokens"]["embedding"], np.float32)
-    scores = {
-        "dictionary": word_embeddings.score_dictionary,
-        "similarity": word_embeddings.score_similarity,
-    }
-    result: dict[str, Any] = {
+    result = {
         "run": run,
         "pieces": pieces,
         # Scores of two runs compare only where their words are cut alike.
         "vocabulary": trained.vocabulary.sha256,
     }
     summary = []
-    for kind, files in read.items():
+    for kind, (_, _, score) in kinds.items():
         result[kind] = {}
-        for name, (languages, rows) in files.items():
-            values = scores[kind](rows, languages, trained.vocabulary, table_VD, pieces)
+        for name, rows in read[kind].items():
+            values = score(rows, trained.vocabulary, table_VD, pieces)
             result[kind][name] = values
             figures = [f"{key} {_shown(value)}" for key, value in values.items()]
             summary.append(f"{kind} {name}: {', '.join(figures)}")
