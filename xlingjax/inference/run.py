@@ -1,10 +1,12 @@
 """`open_run`: a trained model from its workdir, for Python programs."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -14,6 +16,7 @@ from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.sentences import Dense, Sentences, dense_of, kept_of, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.params import flattened
 from xlingjax.model.partition import abstract_params
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.run_record import (
@@ -37,7 +40,7 @@ class TrainedRun:
     """Its own way to make sentence vectors; None: it has none, and they are plain means."""
     dense: Dense | None = None
     """What the sentence vectors go through behind the pooling."""
-    released: Mapping[str, Any] = field(default_factory=dict)
+    released: Mapping = field(default_factory=dict)
     """Of a run that began from an imported model: its "model_type" there, and whether it has a
     "vocabulary_head", of its own or trained here."""
 
@@ -89,6 +92,16 @@ class TrainedRun:
         if dtype in (None, config.dtype):
             return self
         return replace(self, model=build_model(config.replace(dtype=dtype), self.mesh))
+
+
+def parameters_hash(params: Any) -> str:
+    """sha256 (hex) of all parameters, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, value in sorted(flattened(params).items()):
+        # With the names, or two tables of one shape could change places.
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(jax.device_get(value)).tobytes())
+    return digest.hexdigest()
 
 
 def open_run(

@@ -20,7 +20,7 @@ from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.workflows.tasks import cell as cell_training
 from xlingjax.workflows.tasks import request as cells
-from xlingjax.workflows.tasks import teacher
+from xlingjax.workflows.tasks import sweep
 
 files, start = sweeping.files, sweeping.start
 
@@ -59,13 +59,13 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
     random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
     labeller, student = (
-        cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student")
+        cells.Cell("", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student")
     )
     monkeypatch.setattr(
-        teacher, "bindings", lambda *_: {"LENGTH": "8"}
+        sweep, "bindings", lambda *_: {"LENGTH": "8"}
     )  # rows shorter than the sentences
     request = cells.Request(task, "", str(data), "")
-    folder = teacher.label(request, labeller, student)
+    folder = sweep.label(request, labeller, student)
     assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
     assert Training(("en",), labelled=str(folder)).parts(task, data) == [
         ("gold", "en"), ("labelled", "de"), ("labelled", "ru"),

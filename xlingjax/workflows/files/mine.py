@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from xlingjax.data.text.files import content_hash, read_lines
@@ -21,7 +20,7 @@ from xlingjax.data.text.sources import pair_table
 from xlingjax.inference import mine as mining
 from xlingjax.inference import vector_files
 from xlingjax.inference.nearest import chosen_search
-from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.inference.run import TrainedRun, open_run, parameters_hash
 from xlingjax.inference.sentences import Sentences
 from xlingjax.inference.wrong_partners import first_of_equal_keys
 from xlingjax.runtime.files import replaced, require_apart, write_json
@@ -70,14 +69,13 @@ def mine(
         require_sentence(path, count > 0)
     how = chosen_search(search, lists, probes, seed, (counts[0], counts[1]))
     trained = open_run(run)
-    found = [language_of(trained, code) for code in languages]
-    notes = "".join(note for _, note in found)
+    codes, notes = zip(*(language_of(trained, code) for code in languages), strict=True)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
     beside = table.with_name(f".{table.stem}")
-    lines: list[Any] = []
-    vectors: list[Any] = []
+    lines = []
+    vectors = []
     said = []
-    for path, mask, (language, _) in zip(files, kept, found, strict=True):
+    for path, mask, language in zip(files, kept, codes, strict=True):
         of_side, rows, cut = _encoded(trained, path, mask, language, way, beside)
         lines.append(of_side)
         vectors.append(rows)
@@ -85,7 +83,7 @@ def mine(
             numbers = np.flatnonzero(mask)[cut].tolist()
             said.append(cut_of_file(path, trained, way, numbers, len(rows)))
     settings = {"k": k, "margin": margin, "threshold": threshold}
-    folder: Path | None = beside
+    folder = beside
     if sum(counts) * trained.width * 4 <= IN_MEMORY:
         vectors = [rows[:] for rows in vectors]
         folder = None
@@ -112,7 +110,7 @@ def mine(
         write_json(beside / "made.json", record)
     summary = (
         f"{table}: {len(mined.scores)} pairs of {counts[0]} and {counts[1]} different lines,"
-        f" {in_words}, {how.said(counts[1])}; vectors kept in {beside}{notes}"
+        f" {in_words}, {how.said(counts[1])}; vectors kept in {beside}{''.join(notes)}"
     )
     return "\n".join([summary, *said])
 
@@ -139,17 +137,15 @@ def _encoded(
 ) -> tuple[Any, Any, list[int]]:
     """The kept lines of a file, their vectors, encoded now or by an earlier start, and the places,
     from 0, of the lines that were cut to the model's length now."""
-    weights = hashlib.sha256()
-    for leaf in jax.tree.leaves(trained.params):
-        weights.update(np.ascontiguousarray(leaf).view(np.uint8))
-    identity = [content_hash(path), weights.hexdigest(), trained.vocabulary.sha256, language]
+    weights = parameters_hash(trained.params)
+    identity = [content_hash(path), weights, trained.vocabulary.sha256, language]
     # By all that the vectors depend on: another run or layer has a folder of its own.
     made_with = json.dumps([*identity, dataclasses.asdict(way)])
     mark = hashlib.sha256(made_with.encode()).hexdigest()[:16]
-    cut: list[int] = []
+    cut = []
 
     def encode(lines: list[str], number: int) -> list[np.ndarray]:
-        places: list[int] = []
+        places = []
         vectors = np.concatenate([*vectors_in_parts(trained, lines, language, way, places)])
         cut.extend(number * vector_files.ROWS + place for place in places)
         return [vectors]

@@ -17,7 +17,7 @@ from xlingjax.workflows.tasks.sets import splits_of, trained_on_tests
 Fitted = Callable[[Sequence[Any]], Any]  # records -> what is predicted for them
 
 
-def majority(task: Task, train: Sequence[Any]) -> Fitted:
+def majority(task: Task, train: Sequence) -> Fitted:
     """Always the commonest label, or tag, of the training set; of equals the first in the task's
     order."""
     if task.kind == "tagging":
@@ -27,11 +27,11 @@ def majority(task: Task, train: Sequence[Any]) -> Fitted:
     return lambda records: [label] * len(records)
 
 
-def lookup(task: Task, train: Sequence[Any]) -> Fitted:
+def lookup(task: Task, train: Sequence) -> Fitted:
     """Each word's commonest tag in the training set, lower case, and the commonest tag of all for a
     word that is not in it: what a tagger across languages gets from names, numbers and punctuation
     alone."""
-    counts: dict[str, Counter] = {}
+    counts = {}
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
             counts.setdefault(word.lower(), Counter())[tag] += 1
@@ -44,7 +44,7 @@ def lookup(task: Task, train: Sequence[Any]) -> Fitted:
     return lambda records: [tags_of(record) for record in records]
 
 
-def _tags(sentences: Sequence[Any]) -> Iterable[str]:
+def _tags(sentences: Sequence) -> Iterable[str]:
     for sentence in sentences:
         yield from sentence.tags
 
@@ -103,7 +103,7 @@ def score_baseline(request: Request, say: Say) -> None:
     say(f"{task.full_name}, {request.strategy}: {shown}")
 
 
-def _macros(request: Request) -> Mapping[str, Any]:
+def _macros(request: Request) -> Mapping:
     """{macro: value} of what `transfer` would bind. What only a training needs is made up."""
     made_up = {"DATA": "''", "INIT_FROM": "''", "TRAIN_STEPS": "1"}
     placed = [f"TASK={request.task.full_name!r}"]

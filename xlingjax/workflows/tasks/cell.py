@@ -4,7 +4,6 @@ changed."""
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -101,7 +100,7 @@ class CellTraining(Job):
             return {self.request.task: self.folder}
         return {task: self.folder / task.name for task in self.request.tasks}
 
-    def _bound(self) -> dict[str, Any]:
+    def _bound(self) -> dict:
         return values_of(bindings([str(self._recipe)], ()))
 
     def _hashes(self) -> dict[str, str]:

@@ -11,7 +11,6 @@ import hashlib
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -29,7 +28,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.task.predictions import head_fault, head_of, in_order_of, named_alike
 from xlingjax.evaluation.tatoeba import chosen_layer
-from xlingjax.inference.run import TrainedRun, open_run
+from xlingjax.inference.run import TrainedRun, open_run, parameters_hash
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.tasks import suite_tasks, suites
@@ -40,7 +39,6 @@ from xlingjax.workflows.scorecard.cells import AS_IT_IS
 from xlingjax.workflows.tasks.request import Bound, reading_of
 from xlingjax.workflows.tasks.retrieval import ALL, Search, states
 from xlingjax.workflows.tasks.scores import (
-    parameters_hash,
     predict_test,
     predictor,
     score,
@@ -166,7 +164,7 @@ class Checkpoint:
                 measurement.prefix,
             )
         # Nothing was chosen here; "note": what is to be said of it.
-        select: dict[str, Any] = {"split": split, "by": "none", "step": step, "steps": step}
+        select = {"split": split, "by": "none", "step": step, "steps": step}
         # Other weights, splits and prefixes have cells of their own.
         name = self.name
         if split != "test":
@@ -182,7 +180,7 @@ class Checkpoint:
         cells = Path(measurement.output).absolute() / "cells"
         folder = cells / task.suite / task.name / AS_IT_IS / name
         predictions = folder / "predictions"
-        learnt: set[str] | None = set()
+        learnt = set()
         if reads:
             run_on_task = Search(run, task, data, reads, folder / FOUND, languages)
         else:
@@ -192,7 +190,7 @@ class Checkpoint:
         if not measurement.split and split != "test":
             predict_test(run_on_task, task, data, predictions, languages)
         test = score(run_on_task, task, data, split, languages, predictions, learnt)
-        scores: dict[str, Any] = {
+        scores = {
             # Several runs and steps may be measured into one folder, and each is a row.
             "variant": {"run": run_and_checkpoint(measurement.source)[0].name, "step": str(step)},
             "start": self.start,
@@ -254,7 +252,7 @@ def measure_checkpoint(
 # ---- which tasks are measured --------------------------------------------------------------------
 
 
-def _tasks_of(measurement: Measurement) -> tuple[list[tuple[Task, str, list[str]]], list[Any]]:
+def _tasks_of(measurement: Measurement) -> tuple[list[tuple[Task, str, list[str]]], list]:
     """([(task, the folder of its files, languages)] of benchmarks, SeqIO's tasks of text to text).
     Raises UserError: no such mixture, and files that are missing."""
     if measurement.mixture in suites():
@@ -312,7 +310,7 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
     return next(iter(present), "")
 
 
-def _shown(task: Task, test: Mapping[str, Any]) -> str:
+def _shown(task: Task, test: Mapping) -> str:
     if not test["means"]:
         return "predicted; the files have no answers"
     metric = task.metrics[0]

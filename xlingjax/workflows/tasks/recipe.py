@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from xlingjax.config.gin_files import find_gin, macros_set
 from xlingjax.config.recipe import bindings
@@ -16,6 +15,7 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.evaluation.task.scores import chosen_languages, require_tested
 from xlingjax.model.partition import MeshConfig, check_shares, mesh_sizes
+from xlingjax.report import html
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.tasks.request import (
     FILES,
@@ -52,7 +52,7 @@ def recipe_of(request: Request, cell: Cell, strategy: Path, more: Mapping[str, s
     _require_one_source(request, cell, given)
     files = _gin_files(request, strategy)
     values = _macros(request, cell, more)
-    bound = _bound(request, cell, strategy, files, values, given)
+    bound = _bound(request, strategy, files, values, given)
     require_sound(request, bound)
     if request.shares:
         require_one_training(request.tasks, request.data, training_of(bound))
@@ -140,12 +140,11 @@ def _literal(text: str) -> str:
 
 def _bound(
     request: Request,
-    cell: Cell,
     strategy: Path,
     files: Sequence[str],
     values: dict[str, str],
     given: Collection[str],
-) -> dict[str, Any]:
+) -> dict:
     """{macro: value} of what the files and `values` bind. Raises UserError where the files
     contradict each other."""
     # As overrides, which are stronger than every file.
@@ -215,7 +214,7 @@ def _selection(request: Request, bound: Bound) -> dict[str, str]:
 
 def _lengths(
     request: Request, given: Collection[str], bound: Bound, counts: Mapping[str, Count]
-) -> dict[str, Any]:
+) -> dict:
     """{macro: value}: how many steps, how often it is measured and saved, and how often each of
     several tasks has its turn."""
     require_whole(bound, "(0, inf)", "BATCH EVALUATIONS")
@@ -253,15 +252,15 @@ def _text(
     # Sorted, since the order in which gin lists bindings says nothing of them.
     everything = json.dumps(sorted(bindings(files, placed).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    examples = sum(count.examples for count in counts.values())
-    lines = [
-        f"# {request.called}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples;"
-        f" settings {digest}."
-    ]
-    lines += [f'include "{name}"' for name in files]
-    lines.append("")
-    lines += [f"{name} = {value}" for name, value in values.items()]
-    return "\n".join(lines) + "\n"
+    return html.render(
+        "cell.gin",
+        request=request,
+        cell=cell,
+        examples=sum(count.examples for count in counts.values()),
+        digest=digest,
+        files=files,
+        values=values,
+    )
 
 
 # ---- its mesh ------------------------------------------------------------------------------------

@@ -93,7 +93,6 @@ class Request:
 class Cell:
     """One training of a sweep."""
 
-    task: Task
     strategy: str
     variant: Mapping[str, str]
     """{"PIVOT": "de"}; empty where the strategy has one. "LANGUAGES": those trained on, "en+de";
@@ -117,7 +116,7 @@ class Cell:
             parts.append(f"{name}={value}".replace("/", "_"))
         parts.append(f"seed-{seed}")
         folder = Path(request.output).absolute().joinpath("cells", *parts)
-        return cls(task, strategy, variant, settings, seed, folder)
+        return cls(strategy, variant, settings, seed, folder)
 
 
 # ---- what its macros say -------------------------------------------------------------------------
@@ -145,7 +144,7 @@ def chosen_by(request: Request, task: Task, select: str) -> str:
     return f"{dev_of(request, task)}/{select}"
 
 
-def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
+def values_of(bound: Mapping[str, str]) -> dict:
     """{macro: value} of what gin binds; %MACRO is looked up, what is no literal stays text."""
 
     def value(text: str) -> Any:

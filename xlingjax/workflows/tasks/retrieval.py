@@ -38,9 +38,9 @@ class States:
     max_length: int = LONGEST
 
     @property
-    def text(self) -> dict[str, Any]:
+    def text(self) -> dict:
         """What of the text is read, where it is not the sentences' first 256 tokens alone."""
-        options: dict[str, Any] = {}
+        options = {}
         if self.prefix:
             options["prefix"] = self.prefix
         if self.max_length != LONGEST:
@@ -109,7 +109,7 @@ class Search:
     layers: Layers = dataclasses.field(default_factory=dict)
     progress: Progress = dataclasses.field(default_factory=lambda: Progress("encoding"))
 
-    def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
+    def __call__(self, records: Sequence, split: str, language: str) -> Any:
         """Of retrieval the line that each English line finds, of mining the pairs."""
         (bitext,) = records
         number = f"{self.languages.index(language) + 1} of {len(self.languages)} languages"
@@ -154,7 +154,7 @@ class Search:
         }
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict:
         return {"done": self.progress.add, **self.reads.text}
 
     def _mined(self, bitext: Any, split: str, language: str) -> Sequence[bucc.Pair]:

@@ -1,13 +1,9 @@
 """`score(run, task)`: what a run predicts for the sets of a task, and the task's metrics; and
 scores.json, which a training, a baseline and a run as it is leave alike."""
 
-import hashlib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
-
-import jax
-import numpy as np
 
 from xlingjax.data.labelled.task import Task, has_gold, languages_present, read
 from xlingjax.data.text.sources import split_list
@@ -17,7 +13,6 @@ from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.evaluation.task.predictions import predict, translations
 from xlingjax.evaluation.task.scores import chosen_languages, means
 from xlingjax.inference.run import TrainedRun, open_run
-from xlingjax.model.params import flattened
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.runtime.files import write_json
@@ -40,20 +35,10 @@ Predictor = Callable[[Sequence[Any], str, str], Any]
 """(records, split, language) -> what the task's metrics take."""
 
 
-def parameters_hash(params: Any) -> str:
-    """sha256 (hex) of all parameters, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, value in sorted(flattened(params).items()):
-        # With the names, or two tables of one shape could change places.
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(jax.device_get(value)).tobytes())
-    return digest.hexdigest()
-
-
 def predictor(run: TrainedRun, task: Task, data: str, reading: Reading) -> Predictor:
     """What a run predicts for a task of a kind that is trained."""
 
-    def predict_records(records: Sequence[Any], split: str, language: str) -> Any:
+    def predict_records(records: Sequence, split: str, language: str) -> Any:
         text_language = language
         # The file is named by the language that it was translated from, and its text is English.
         if split == "translate_test":
@@ -72,7 +57,7 @@ def score(
     languages: Collection[str],
     folder: Path,
     learnt: Collection[str] | None = (),
-) -> dict[str, Any]:
+) -> dict:
     """ "test" of scores.json: the metrics of a task on a split in these languages, and their means.
     Writes the predictions into `folder`, as they are submitted. learnt: the languages that the run
     had training examples of, which "mean_other" leaves out; None: not known."""
@@ -116,7 +101,7 @@ def predict_test(
             write_predictions(task, folder, language, run(records, "test", language))
 
 
-def write_scores(folder: Path, task: Task, strategy: str, test: Any, **more: Any) -> dict[str, Any]:
+def write_scores(folder: Path, task: Task, strategy: str, test: Any, **more: Any) -> dict:
     """Writes scores.json, last and in one write: a cell that has it is finished. more: what differs
     from a cell in which nothing was trained or chosen."""
     scores = {
@@ -142,7 +127,7 @@ def write_scores(folder: Path, task: Task, strategy: str, test: Any, **more: Any
 
 def score_cell(
     request: Request, cell: Cell, task: Task, folder: Path, bound: Bound, start: str
-) -> dict[str, Any]:
+) -> dict:
     """scores.json of a task of a cell that was trained: the checkpoint that dev chose, on the test
     sets. start: the hash of the weights it began from. Raises UserError where the checkpoint was
     not measured on dev."""

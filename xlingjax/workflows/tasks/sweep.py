@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +18,22 @@ from pathlib import Path
 import jax
 
 from xlingjax.config.gin_files import find_gin
-from xlingjax.config.recipe import Recipe, config_lines, read_recipe
+from xlingjax.config.recipe import Recipe, bindings, config_lines, read_recipe
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.records import is_lost
 from xlingjax.data.labelled.task import Task, find, languages_present, read
+from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError, meant
-from xlingjax.inference.run import open_run
+from xlingjax.inference.run import open_run, parameters_hash
+from xlingjax.model.partition import mesh_of_all
 from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.runtime.records import read_text
+from xlingjax.runtime.records import read_record, read_text
 from xlingjax.training.initialisation import require_labels
 from xlingjax.workflows.jobs.many import Say, run_all
+from xlingjax.workflows.scorecard.cells import SCORES
 from xlingjax.workflows.tasks.baselines import BASELINES, score_baseline
-from xlingjax.workflows.tasks.cell import CellTraining
+from xlingjax.workflows.tasks.cell import CellTraining, has_begun
 from xlingjax.workflows.tasks.recipe import recipe_of, rows_apart
 from xlingjax.workflows.tasks.request import (
     LABELLED,
@@ -43,11 +47,13 @@ from xlingjax.workflows.tasks.request import (
     files_read,
     macros_given,
     measured,
+    reading_of,
     values_of,
 )
-from xlingjax.workflows.tasks.scores import parameters_hash
+from xlingjax.workflows.tasks.scores import predictor
 from xlingjax.workflows.tasks.strategies import TAUGHT, Unsuited, is_tested, variants
-from xlingjax.workflows.tasks.teacher import label
+
+Variants = list[dict[str, str]]
 
 
 def require_folder(output: str) -> None:
@@ -97,7 +103,38 @@ def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
     return {LABELLED: repr(str(label(request, teacher, cell)))}
 
 
-def _grid(request: Request) -> list[dict[str, str]]:
+def label(request: Request, teacher: Cell, cell: Cell) -> Path:
+    """The folder of the translated training sets as the teacher's model labels them."""
+    folder = cell.folder / "labelled"
+    task = request.task
+    # Labelled anew, a training would read other examples.
+    if folder.is_dir() and has_begun(cell):
+        return folder
+    remedy = "delete it and start again: it is measured anew"
+    scores = read_record(teacher.folder / SCORES, {"select": {"step": int}}, remedy)
+    # The checkpoint that the teacher's scores are of.
+    run = f"{teacher.folder / 'run'}@{scores['select']['step']}"
+    trained = open_run(run, mesh=mesh_of_all())
+    reading = reading_of(values_of(bindings([str(teacher.folder / RECIPE)], ())))
+    predict_records = predictor(trained, task, request.data, reading)
+    languages = languages_present(task, request.data, "translate_train")
+    # Whole or not at all: a student would train on what a stopped teacher left.
+    partial = folder.with_name("labelled.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for language in languages:
+        records = read(task, request.data, "translate_train", language)
+        labelled = []
+        predicted = predict_records(records, "translate_train", language)
+        for record, output in zip(records, predicted, strict=True):
+            answer = {"tags": tuple(output)} if task.kind == "tagging" else {"label": output}
+            labelled.append(dataclasses.replace(record, **answer))
+        write_labelled(labelled_path(partial, task, language), labelled)
+    shutil.rmtree(folder, ignore_errors=True)  # of a cell that was not trained
+    partial.rename(folder)
+    return folder
+
+
+def _grid(request: Request) -> Variants:
     """Every combination of the settings."""
     combinations = itertools.product(*request.grid.values())
     return [dict(zip(request.grid, values, strict=True)) for values in combinations]
@@ -129,7 +166,7 @@ def check(request: Request, say: Say = print, devices: int | None = None) -> lis
                 f" {request.task.kind}"
             )
         return []
-    said: set[str] = set()
+    said = set()
 
     def say_once(line: str) -> None:
         if line and line not in said:
@@ -137,7 +174,7 @@ def check(request: Request, say: Say = print, devices: int | None = None) -> lis
         said.add(line)
 
     # What was read: cells of a sweep share most of it.
-    sound: set[tuple[Task, str, str]] = set()
+    sound = set()
     cells = []
     for cell in _planned_cells(request, say_once):
         rows_apart(cell.bound, devices or jax.device_count(), jax.process_count())
@@ -210,7 +247,7 @@ def _require_sets(
 @dataclasses.dataclass(frozen=True)
 class _Plan:
     strategy: Path
-    variants: list[dict[str, str]]
+    variants: Variants
     taught: bool  # a teacher labels the translations first
     random: bool  # it starts from random weights
 
@@ -279,9 +316,7 @@ def _strategy_file(name: str) -> Path:
     return strategy
 
 
-def _tested_targets(
-    request: Request, strategy: str, over: list[dict[str, str]], say: Say
-) -> list[dict[str, str]]:
+def _tested_targets(request: Request, strategy: str, over: Variants, say: Say) -> Variants:
     """With --allow-missing the variants whose target has a dev or test set: a training whose target
     has neither would choose and show nothing. Raises Unsuited where none has."""
     tested = [one for one in over if is_tested(request.task, request.data, one["TARGET"])]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xlingjax.workflows.tasks.measure import Checkpoint
 
 
-def measure_texts(checkpoint: "Checkpoint", tasks: Sequence[Any]) -> None:
+def measure_texts(checkpoint: "Checkpoint", tasks: Sequence) -> None:
     """Writes the texts and the scores of each task into TO/mixtures/MIXTURE/WEIGHTS-step-STEP.
     Raises UserError, before the first is read, for a task whose split or language is not known."""
     from xlingjax.tasks.seqio_scores import split_of
@@ -75,7 +75,7 @@ def measure_texts(checkpoint: "Checkpoint", tasks: Sequence[Any]) -> None:
 
 def _scored(
     generator: Generator, task: Any, split: str, languages: tuple[str, str]
-) -> tuple[dict[str, Any], list[str], list[str]]:
+) -> tuple[dict, list[str], list[str]]:
     """(the scores of a task, what was written for each example, what is to be noted)."""
     # Here, since they import SeqIO and TensorFlow, which take seconds.
     from xlingjax.tasks.seqio_evaluation import TextExamples
@@ -125,7 +125,7 @@ def languages_of(task: Any, run: TrainedRun, requested: Sequence[str]) -> tuple[
     )
 
 
-def _shown(scores: Mapping[str, Any]) -> str:
+def _shown(scores: Mapping) -> str:
     parts = []
     for name, value in scores.items():
         if isinstance(value, float):
