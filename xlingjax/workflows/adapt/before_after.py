@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from xlingjax.report.run import Run
 
@@ -25,7 +24,7 @@ _FIGURES = (
 )
 
 
-def compared(before: Run, after: Run) -> list[dict[str, Any]]:
+def compared(before: Run, after: Run) -> list[dict]:
     """Rows {"figure", "before", "after"} of the last measurements of both."""
     earlier = _figures(before)
     return [
@@ -48,7 +47,7 @@ def pairs_of(run: Run) -> int:
     return sum(run.last("retrieval").get("pairs", {}).values())
 
 
-def worse(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
+def worse(rows: Sequence[dict], pairs: int) -> list[str]:
     """The figures that got worse, each with both values; []: none.
 
     rows: of `compared`. A mean perplexity or an alignment error counts when it rose by more than
@@ -71,12 +70,3 @@ def noise(before: float, after: float, pairs: int) -> float:
     """By how much two shares of `pairs` differ by chance: `STANDARD_ERRORS` of the difference."""
     variances = before * (1 - before) + after * (1 - after)
     return STANDARD_ERRORS * math.sqrt(variances / max(pairs, 1))
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Before and after, for the terminal."""
-    lines = [f"{'':<46}{'before':>12}{'after':>12}"]
-    for row in rows:
-        before = "" if row["before"] is None else f"{row['before']:.4f}"
-        lines.append(f"{row['figure']:<46}{before:>12}{row['after']:>12.4f}")
-    return "\n".join(lines)

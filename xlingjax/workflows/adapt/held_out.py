@@ -3,13 +3,11 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from xlingjax.data.check import Findings
 from xlingjax.data.held_out_pairs import pivot_of
 from xlingjax.data.holdout import held_out_of
 from xlingjax.data.text.sources import find_pairs, find_text
-from xlingjax.data.text.texts import Pair, Text
 from xlingjax.workflows.adapt.request import Request
 
 HELDOUT_LINES = 200  # wanted of the smallest text; at most a tenth of it
@@ -40,7 +38,7 @@ def write_heldout(
     with the pivot `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the
     share there is none."""
     written = {}
-    texts: dict[str, list[Text]] = {}
+    texts = {}
     for text in find_text(mono):
         texts.setdefault(text.language, []).append(text)
     for language, files in texts.items():
@@ -49,7 +47,7 @@ def write_heldout(
             path = folder / "text" / f"{language}.txt"
             _write_lines(path, lines)
             written[path.name] = len(lines)
-    pairs: dict[tuple[str, ...], list[Pair]] = {}
+    pairs = {}
     found = find_pairs(parallel) if parallel else []
     pivot = pivot_of(found)
     for pair in found:
@@ -78,7 +76,7 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _held(files: Sequence[Any], share: float) -> list[Any]:
+def _held(files: Sequence, share: float) -> list:
     # Counted first: which blocks are held out depends on the length of the files together.
     counts = [sum(1 for _ in file.lines()) for file in files]
     held = []

@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -21,12 +20,13 @@ from xlingjax.inference.sentences import sentences_of, width_of
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import make_mesh, row_devices
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+from xlingjax.report import html
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import model_of, read_run_record
 from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt.held_out import first_lines, heldout_shares, write_heldout
-from xlingjax.workflows.adapt.request import Request, absolute
+from xlingjax.workflows.adapt.request import Request, absolute, is_run
 from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.files.encode import encode
 from xlingjax.workflows.launch import evaluate
@@ -43,7 +43,7 @@ _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
 def prepare(
     request: Request, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]
-) -> dict[str, Any]:
+) -> dict:
     """Everything that the training needs, and what it begins from measured. check_start: raises
     UserError for a first model that cannot be exported. Raises UserError."""
     began = time.monotonic()
@@ -156,10 +156,10 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
             f"distillation: the teacher reads the language that all pairs share, English where they"
             f" share two, and the pairs are {names}; name others, or --objectives hardest_negative"
         )
-    run: str | Path = teacher
+    run = teacher
     if teacher == request.source:
         run = start
-    elif not _is_run(teacher):
+    elif not is_run(teacher):
         run = import_model.imported(str(import_model.located(teacher)))
     # Before the vectors of what may be millions of lines.
     theirs, ours = width_of(run), width_of(start)
@@ -168,7 +168,7 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
             f"--teacher {teacher}: its vectors have {theirs} numbers, and those of the model"
             f" {ours}; choose a teacher of as many"
         )
-    lines: dict[str, None] = {}
+    lines = {}
     for pair in pairs:
         (side,) = [side for side in pair.sides if side.language == language]
         lines |= dict.fromkeys(filter(None, side.lines()))
@@ -179,14 +179,10 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     print(encode(str(run), str(text), language, str(folder / "vectors.npy")), flush=True)
 
 
-def _is_run(source: str) -> bool:
-    return (run_and_checkpoint(source)[0] / "run.json").is_file()
-
-
 def first_model(source: str, start: Path) -> None:
     """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is
     imported. Raises UserError for a file of another program."""
-    if _is_run(source):
+    if is_run(source):
         # A copy: the folder keeps the model as it came, whatever becomes of the run.
         step = find_checkpoint(source).name
         write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
@@ -253,7 +249,7 @@ def _microbatches(request: Request, recipe: Path) -> int:
 
 def _measure_start(
     request: Request,
-    values: Mapping[str, Any],
+    values: Mapping,
     share: Mapping[str, float],
     any_held_out: bool,
     machine: RuntimeConfig,
@@ -288,9 +284,7 @@ def _measure_start(
     return evaluating
 
 
-def settings(
-    request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]
-) -> dict[str, Any]:
+def settings(request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]) -> dict:
     """{macro: value} before the training is planned. held: {file: lines} of what is held out."""
     # Accelerators multiply bfloat16 fastest, CPUs float32.
     dtype = "bfloat16"
@@ -353,32 +347,17 @@ def settings(
 
 
 def recipe_text(
-    request: Request, values: Mapping[str, Any], share: Mapping[str, float], first: bool = False
+    request: Request, values: Mapping, share: Mapping[str, float], first: bool = False
 ) -> str:
     """The recipe. share: of "text" and "pairs" that is held out; first: to measure the first model
     by."""
-    lines = ["# Written by `xlingjax adapt`: all that it decided."]
-    for file in request.included_files:
-        lines.append(f'include "{file}"')
-    objectives = ", ".join(f"@{name}()" for name in request.names)
-    lines.append(f"train.objectives = [{objectives}]")
-    lines.append('train.schedule = "alternate"')
-    lines.append("")
-    for macro, value in values.items():
-        lines.append(f"{macro} = {value!r}")
-    lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
-    lines.append(f"pairs/text.holdout = {share['pairs']!r}")
-    # Retrieval is measured on the model's own sentence vectors.
-    own = sentences_of(read_run_record(values["INIT_FROM"]))
-    if own and own.pooling:
-        lines.append(f"retrieval.poolings = ({own.pooling!r},)")
-        lines.append(f"retrieval.prefix = {own.prefix!r}")
-        lines.append(f"retrieval.layer = {own.layer!r}")
-    # Last, so that what the command line says has the last word.
-    for file in request.files:
-        lines.append(f'include "{Path(file).absolute()}"')
-    for override in request.overrides:
-        lines.append(override.replace("=", " = ", 1))
-    if first:
-        lines.append("model.lora = 0  # it has none yet")
-    return "\n".join(lines) + "\n"
+    return html.render(
+        "adapt.gin",
+        request=request,
+        files=[Path(file).absolute() for file in request.files],
+        values=values,
+        share=share,
+        own=sentences_of(read_run_record(values["INIT_FROM"])),
+        first=first,
+        repr=repr,
+    )

@@ -160,6 +160,11 @@ class Request:
         return "pairs"
 
 
+def is_run(source: str) -> bool:
+    """Whether a model is a run of ours."""
+    return (run_and_checkpoint(source)[0] / "run.json").is_file()
+
+
 def default_objectives(
     source: str, parallel: Sequence[str], teacher: str | None = None
 ) -> tuple[str, ...]:
@@ -167,7 +172,7 @@ def default_objectives(
     which only pairs tell more, or words. Raises UserError where it is not there."""
     if teacher:
         return ("distillation",)
-    if (run_and_checkpoint(source)[0] / "run.json").is_file():
+    if is_run(source):
         of_sentences = sentences_of(read_run_record(source)) is not None
     else:
         folder = import_model.located(source)

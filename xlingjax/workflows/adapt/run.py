@@ -16,16 +16,16 @@ from typing import Any
 from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.convert.export_model import export_model, require_exportable
 from xlingjax.errors import UserError
+from xlingjax.report import html
 from xlingjax.report.run import read_run
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import ANY, read_record
-from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.training.workdir import require_empty
-from xlingjax.workflows.adapt.before_after import compared, pairs_of, table, worse
+from xlingjax.workflows.adapt.before_after import compared, pairs_of, worse
 from xlingjax.workflows.adapt.prepare import prepare
-from xlingjax.workflows.adapt.request import STAND_INS, Request
+from xlingjax.workflows.adapt.request import STAND_INS, Request, is_run
 from xlingjax.workflows.launch import launch
 
 RECORD = "adapted.json"
@@ -92,7 +92,10 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
         folder / RECORD,
         record | {"before_after": rows, "worse": worsened, "export": _flags(export)},
     )
-    print(table(rows) if rows else "nothing was measured: no text was held out")
+    if rows:
+        print(html.render("before_after.txt", rows=rows), end="")
+    else:
+        print("nothing was measured: no text was held out")
 
     exports = {"model": "run"}
     if worsened and not export.keep_worse:
@@ -105,6 +108,10 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
         )
     elif worsened:
         print(f"worse than the first model, and kept (--keep-worse): {'; '.join(worsened)}")
+    base = export.base
+    # The hub's id, where the first model is neither a folder nor a run.
+    if not (Path(request.source).exists() or is_run(request.source)):
+        base = base or request.source
     for name, run in exports.items():
         if (folder / name).is_dir():
             continue
@@ -114,7 +121,7 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
             not export.unverified,
             export.language,
             export.license,
-            export.base or _base_of(request.source),
+            base,
             name=folder.name,
             before_after=rows if run == "run" else (),
         )
@@ -126,14 +133,7 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
     return 0
 
 
-def _base_of(source: str) -> str:
-    """The hub's id that a model card names as its base; "": `source` is a folder or a run."""
-    if Path(source).exists() or (run_and_checkpoint(source)[0] / "run.json").is_file():
-        return ""
-    return source
-
-
-def _begun(request: Request, folder: Path) -> dict[str, Any]:
+def _begun(request: Request, folder: Path) -> dict:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
     # What is bound is known without the model and the text, so a folder that was begun with other
@@ -169,7 +169,7 @@ def _begun(request: Request, folder: Path) -> dict[str, Any]:
     return record
 
 
-def _flags(options: Any) -> dict[str, Any]:
+def _flags(options: Any) -> dict:
     """{option of the command line: value} of a dataclass."""
     flags = {}
     for name, value in dataclasses.asdict(options).items():
@@ -177,7 +177,7 @@ def _flags(options: Any) -> dict[str, Any]:
     return flags
 
 
-def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _differing(before: Mapping, now: Mapping) -> str:
     """The first options and names of gin that differ, with both values, in one line; "": none."""
     differences = []
     for name in {**before, **now}:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.errors import UserError
@@ -39,7 +38,7 @@ def within_hours(
     return written(record["macros"]), until - record["speed"]["seconds_per_evaluation"]
 
 
-def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
+def _begun(workdir: Path, hours: float) -> dict | None:
     """What the run in the folder was begun with; None: nothing is there."""
     path = workdir / RECORD
     if not path.is_file():
@@ -73,7 +72,7 @@ def _chosen(
     workdir: Path,
     hours: float,
     machine: RuntimeConfig,
-) -> dict[str, Any]:
+) -> dict:
     began = time.monotonic()
     bound = read_recipe(files, overrides).bound
     speed = measured(files, overrides, workdir / "trial", machine)
