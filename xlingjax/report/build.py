@@ -14,13 +14,12 @@ from jinja2 import TemplateError
 
 from xlingjax.evaluation.alignment import METHODS
 from xlingjax.report import drawing, html, pictures, rows, schedule, summary
-from xlingjax.report.run import Run, read_run, warn
+from xlingjax.report.run import Run, Runs, read_run, warn
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.machine import first_line
 from xlingjax.training.stages import stage_of
 
 _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError)
-Runs = Mapping[str, Run]  # the run of the report first, then those beside it
 
 
 def build_report(
@@ -55,12 +54,10 @@ def build_report(
     return page
 
 
-def figures(
-    run: Run, others: Runs, tuned: Sequence[Run], values: Mapping[str, Any]
-) -> dict[str, Any]:
+def figures(run: Run, others: Runs, tuned: Sequence[Run], values: Mapping) -> dict:
     """What report.json holds: the summary, and the last values of all evaluations shown."""
 
-    def latest(run: Run) -> dict[str, Any]:
+    def latest(run: Run) -> dict:
         return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
 
     # Names of folders and no paths: the report is read on other machines.
@@ -80,12 +77,12 @@ def figures(
     }
 
 
-def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
+def render(runs: Runs, tuned: Sequence[Run], values: Mapping) -> str:
     """The page."""
     name, *compared = runs
     run = runs[name]
     all_runs = [*tuned, run]
-    shown: Sequence[tuple[Any, ...]] = (
+    shown = (
         ("retrieval", "Sentence retrieval", retrieval, runs),
         ("alignment", "Word alignment", alignment, run),
         ("accuracy", "Zero-shot classification", by_language, all_runs, "accuracy"),
@@ -101,12 +98,12 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
         ("setting", "Setting", setting, run),
     )
     sections = []
-    for anchor, title, values_of, *given in shown:
-        make = functools.partial(_body, anchor, values_of, *given)
+    for anchor, title, *of_section in shown:
+        make = functools.partial(_body, anchor, *of_section)
         if body := _of_any_shape(run, title, make, ""):
             sections.append((anchor, title, body))
 
-    def head() -> dict[str, Any]:
+    def head() -> dict:
         columns = ["", "this run", *compared]
         figures = {"head": columns, "rows": summary.headline(values, compared)}
         state = html.part("sections", "state", run)
@@ -116,23 +113,11 @@ def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     return html.render(
         "report.html",
         title=f"{run.path.name} · xlingjax",
-        name=_named(run),
+        run=run,
         begun=bool(run.metrics),
         sections=sections,
         **_of_any_shape(run, "headline figures", head, empty),
     )
-
-
-def _named(run: Run) -> str:
-    """The folder, what was trained, and on what."""
-    folder = run.path.name
-    # As `start` and sweeps call every run; the folder above it says which.
-    if folder == "run":
-        folder = f"{run.path.absolute().parent.name}/{folder}"
-    languages = run.languages[:4] + [f"{len(run.languages) - 4} more"] * (len(run.languages) > 4)
-    if not run.objectives or not languages:
-        return folder
-    return f"{folder}: {', '.join(run.objectives)} on {', '.join(languages)}"
 
 
 def _body(anchor: str, values_of: Callable[..., Any], *given: Any) -> str:
@@ -153,13 +138,13 @@ def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) 
         return otherwise
 
 
-def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
+def _last_of(runs: Runs, kind: str) -> dict:
     """{name of a run: its last values of an evaluator}, of those that have some."""
     last = {name: run.last(kind) for name, run in runs.items()}
     return {name: values for name, values in last.items() if values}
 
 
-def retrieval(runs: Runs) -> dict[str, Any] | None:
+def retrieval(runs: Runs) -> dict | None:
     run = next(iter(runs.values()))
     values = run.last("retrieval")
     if not values:
@@ -182,27 +167,24 @@ def alignment(run: Run) -> Any:
     return values and {"values": values, "methods": list(METHODS)}
 
 
-def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
+def by_language(runs: Sequence[Run], kind: str) -> dict | None:
     """Classification, tagging and answers (F1 / exact match): (title, values) of each evaluator."""
     evaluated = _evaluated(runs, kind)
     counts = [count for _, of in evaluated for count in of.get("examples", {}).values()]
-    return (
-        {
-            "evaluated": evaluated,
-            "languages": _keys(of["by_language"] for _, of in evaluated),
-            "kind": kind,
-            "few": any(count < html.FEW for count in counts),
-        }
-        if evaluated
-        else None
-    )
+    values = {
+        "evaluated": evaluated,
+        "languages": _keys(of["by_language"] for _, of in evaluated),
+        "kind": kind,
+        "few": any(count < html.FEW for count in counts),
+    }
+    return values if evaluated else None
 
 
-def generated(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
+def generated(runs: Sequence[Run]) -> list[tuple[str, dict]]:
     return _evaluated(runs, "generation")
 
 
-def _evaluated(runs: Sequence[Run], kind: str) -> list[tuple[str, dict[str, Any]]]:
+def _evaluated(runs: Sequence[Run], kind: str) -> list[tuple[str, dict]]:
     """(title, last values) of the evaluators of one kind; the step is among the values."""
     return [
         (f"{run.path.name}: {name}", {**values, "step": step})
@@ -212,12 +194,12 @@ def _evaluated(runs: Sequence[Run], kind: str) -> list[tuple[str, dict[str, Any]
     ]
 
 
-def _keys(tables: Iterable[Iterable[Any]]) -> list[Any]:
+def _keys(tables: Iterable[Iterable]) -> list:
     """Those of all tables, in their order, each once."""
     return [*dict.fromkeys(key for table in tables for key in table)]
 
 
-def perplexity(runs: Runs) -> dict[str, Any] | None:
+def perplexity(runs: Runs) -> dict | None:
     text = _last_of(runs, "perplexity")
     pairs = _last_of(runs, "translation_perplexity")
     if not text and not pairs:
@@ -234,15 +216,15 @@ def perplexity(runs: Runs) -> dict[str, Any] | None:
     }
 
 
-def training(runs: Runs) -> list[Any]:
+def training(runs: Runs) -> list:
     return drawing.labelled(pictures.losses(runs), "training loss per objective")
 
 
-def samples(run: Run) -> list[dict[str, Any]]:
+def samples(run: Run) -> list[dict]:
     """Masked words, and the model's guesses. pieces: (text, the first is right; None: seen)."""
     shown = []
     for sample in run.last("masked_samples").get("texts", ()):
-        pieces: list[tuple[str, bool | None]] = []
+        pieces = []
         pieces += [(piece.replace("▁", " "), None) for piece in sample["pieces"]]
         for slot in sample["slots"]:
             (best, _), *_ = slot["predictions"]
@@ -252,7 +234,7 @@ def samples(run: Run) -> list[dict[str, Any]]:
     return shown
 
 
-def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
+def sampling_tables(run: Run) -> dict[str, list[dict]]:
     """{stage of an objective: its data's sampling table}, with epochs for the steps taken."""
     tables = {}
     data = run.record.get("identity", {}).get("data", {})
@@ -272,14 +254,14 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
     return tables
 
 
-def course(run: Run) -> dict[str, Any] | None:
+def course(run: Run) -> dict | None:
     rows = schedule.rows(run.record)
     panels = schedule.panels(run.record, sampling_tables(run)) if rows else []
     drawn = drawing.labelled(drawing.draw(panels), "course of the run")
     return {"rows": rows, "figures": drawn} if rows else None
 
 
-def setting(run: Run) -> dict[str, Any] | None:
+def setting(run: Run) -> dict | None:
     versions = run.last_start.get("versions", {})
     # A run that was stopped may have gone on elsewhere, with other versions.
     sessions = run.record.get("sessions", [])

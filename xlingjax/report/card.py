@@ -1,9 +1,9 @@
 """README.md of an exported model: a Hugging Face model card, from what the run's files say."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from xlingjax.inference.sentences import Sentences
 from xlingjax.report import html
@@ -27,12 +27,12 @@ def model_card(
     run: Run,
     step: int,
     name: str,
-    described: Mapping[str, Any],
+    described: Mapping,
     languages: Sequence[str],
     notes: Sequence[str],
     licence: str = "",
     base: str = "",
-    before_after: Sequence[Mapping[str, Any]] = (),
+    before_after: Sequence[Mapping] = (),
     vectors: Sentences | None = None,
     start: str = "",
 ) -> str:
@@ -51,9 +51,7 @@ def model_card(
     # What was exported decides, not what was trained: a pretrained run may be an encoder.
     architecture = described["architectures"][0]
     auto, task = next(classes for end, classes in _TASKS.items() if architecture.endswith(end))
-    weights = run.record.get("weights", {})
     embedded = list(described["lang2id"]) if described.get("use_lang_emb") else []
-    vectors = vectors or Sentences()
     data = run.record["identity"].get("data", {})
     texts = [(stage, line) for stage in data for line in data[stage].get("sampling_table") or ()]
     figures = summarise(until, {}, ())
@@ -71,30 +69,23 @@ def model_card(
     }
     return html.render(
         "card.md",
-        # JSON is YAML, and quotes what needs it.
-        metadata={name: _json(value) for name, value in metadata.items() if value},
+        metadata=metadata,
+        json=functools.partial(json.dumps, ensure_ascii=False),
         name=name,
         architecture=architecture,
-        shape=run.record["model"],
-        how=f"trained on {', '.join(weights)}" if weights else "exported",
         step=step,
         auto=auto,
         task=task,
         embedded=embedded[:1],
-        vectors=vectors,
-        prefix=_json(vectors.prefix),
-        start=start and _json(start),
+        vectors=vectors or Sentences(),
+        start=start,
         run=run,
         texts=texts,
+        summary=figures,
         figures=headline(figures),
-        losses=figures.get("final_loss", {}),
         before_after=before_after,
         optimizer=optimizer,
         warmup=warmup,
         notes=notes,
         licence=licence,
     )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

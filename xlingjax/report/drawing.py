@@ -7,9 +7,8 @@ import functools
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from textwrap import wrap
 from typing import Any
 
@@ -67,7 +66,7 @@ _STYLE = {
 }
 
 
-def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[list[Any], list[Any]]:
+def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[list, list]:
     """(`count` figures of `size` inches, the axes of each); no display is needed."""
     # Here, since matplotlib takes long to import and many verbs draw nothing.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -108,7 +107,7 @@ class Panel:
 
 
 @styled
-def draw(described: Sequence[Panel]) -> list[Any]:
+def draw(described: Sequence[Panel]) -> list:
     """A figure for each."""
     figures, axes = panels(len(described))
     for axis, panel in zip(axes, described, strict=True):
@@ -145,11 +144,6 @@ def legend_below(axis) -> None:
     axis.figure.legend(handles, names, loc="outside lower left")
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name; where there are more names than colours they begin again."""
-    return dict(zip(names, cycle(COLOURS), strict=False))
-
-
 @styled
 def svg(figure: Any) -> Markup:
     """An <svg> element without references outside. Its ink is the page's, which may be dark."""
@@ -172,6 +166,6 @@ _VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)"}
 _VARIABLES |= {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
 
 
-def labelled(figures: Sequence[Any], label: str) -> list[tuple[Markup, str]]:
+def labelled(figures: Sequence, label: str) -> list[tuple[Markup, str]]:
     """[(svg, what it shows)] for the templates."""
     return [(svg(one), f"{label}: {one.axes[0].get_title(loc='left')}") for one in figures]

@@ -4,9 +4,7 @@ import functools
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
-
-esc = escape
+from markupsafe import Markup
 
 
 def number(value: Any) -> str:
@@ -75,14 +73,3 @@ def part(template: str, macro: str, *values: Any, **options: Any) -> Markup:
     """What a macro of `templates/TEMPLATE.html.j2` makes."""
     module = environment().get_template(f"{template}.html.j2").module
     return getattr(module, macro)(*values, **options)
-
-
-def page(title: str, body: str) -> str:
-    """A whole document around a body of HTML."""
-    return render("page.html", title=title, body=Markup(body))
-
-
-def section(anchor: str, title: str, *parts: str) -> str:
-    """A section of parts in HTML, or nothing where all are empty."""
-    body = "\n".join(filter(None, parts))
-    return part("parts", "section", anchor, title, Markup(body)) if body else ""

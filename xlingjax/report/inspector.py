@@ -2,7 +2,7 @@
 token by token, who may see whom, and the realised mask rate; on the terminal and as a page."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from xlingjax.report import drawing, html, schedule
 from xlingjax.report.rows import (
     STATISTICS_HEAD,
     TOKENS_HEAD,
-    Batch,
     as_values,
     mask_statistics,
     read_row,
@@ -29,12 +28,12 @@ def inspect(
     objectives: Mapping[str, tuple[Objective, BatchSource]],
     vocabulary,
     *,
-    record: Mapping[str, Any] | None = None,
+    record: Mapping | None = None,
     rows: int = 2,
     batches: int = 20,
     console: Any = None,
     output: str | Path | None = None,
-) -> dict[str, Any]:
+) -> dict:
     """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of
     each stage where it has several), and the mask rate realised in `batches` batches.
 
@@ -45,20 +44,23 @@ def inspect(
     from rich.console import Console
 
     console = console or Console()
-    statistics: dict[str, Any] = {}
+    statistics = {}
     sections = []
 
     def add(anchor: str, title: str, macro: str, values: Any) -> None:
         if output:
-            body = html.part("sections", macro, values)
-            sections.append(html.section(anchor, title, body))
+            sections.append((anchor, title, html.part("sections", macro, values)))
 
     if record:
         course = schedule.rows(record)
         print_table(console, "schedule", ("what", "objective", "value"), course)
         add("schedule", "Schedule", "schedule", {"rows": course, "figures": []})
     for name, (objective, source) in objectives.items():
-        first, statistics[name] = _draw(objective, source, vocabulary, batches)
+        first = source.next()
+        statistics[name] = {}
+        if {"masked_positions", "run_offsets"} & {*objective.reads}:
+            drawn = [first, *(source.next() for _ in range(1, batches))]
+            statistics[name] = mask_statistics(drawn, vocabulary, source.languages)
         shown = []
         for number in range(min(rows, len(first["input_ids"]))):
             view = read_row(objective, first, number, vocabulary, source.languages)
@@ -89,42 +91,32 @@ def inspect(
     return statistics
 
 
-def _draw(
-    objective: Objective, source: BatchSource, vocabulary, batches: int
-) -> tuple[Batch, dict[str, Any]]:
-    """The first batch, and the mask statistics of `batches`; {}: no word is hidden."""
-    first = source.next()
-    if not {"masked_positions", "run_offsets"} & set(objective.reads):
-        return first, {}
-    drawn = [first, *(source.next() for _ in range(1, batches))]
-    return first, mask_statistics(drawn, vocabulary, source.languages)
-
-
-def write_page(folder: Path, title: str, parts: Sequence[str]) -> None:
-    """inspect.html."""
-    head = f"<header><h1>{html.esc(title)}</h1></header>"
+def write_page(folder: Path, heading: str, sections: Sequence[tuple[str, str, str]]) -> None:
+    """inspect.html. sections: anchor, title and body, which is HTML."""
     folder.mkdir(parents=True, exist_ok=True)
-    page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
+    title = "inspect · xlingjax"
+    page = html.render("inspect.html", title=title, heading=heading, sections=sections)
     write_text(folder / "inspect.html", page)
 
 
-def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
+def print_table(console, title: str, head: Sequence[str], lines: Sequence[Sequence]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*head, title=title or None, box=None, header_style="dim", title_justify="left")
+    table = Table(*head, title=title, box=None, header_style="dim", title_justify="left")
     for line in lines:
         # As `Text`, or rich would read brackets as its markup.
         table.add_row(*(Text(html.number(cell)) for cell in line))
     console.print(table)
 
 
-def running_text(row: Mapping[str, Any]) -> list[Any]:
+def running_text(row: Mapping) -> list:
     """Lines for rich of what `as_values` gives: its facts, one for each side of an example, and the
     key."""
     from rich.text import Text
 
-    colour = drawing.colours(row["languages"])
+    # Where there are more languages than colours they begin again.
+    colour = dict(zip(row["languages"], cycle(drawing.COLOURS), strict=False))
     shown = [Text(row["facts"], style="dim")]
     for side in chain.from_iterable(row["examples"]):
         line = Text(" + ".join(side["names"]) + " ", style="bold")

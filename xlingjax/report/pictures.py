@@ -2,14 +2,13 @@
 Each takes runs or values of an evaluation and gives figures, if any."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from xlingjax.evaluation.floors import FLOORS
 from xlingjax.report import drawing
 from xlingjax.report.drawing import Panel
-from xlingjax.report.run import Run
+from xlingjax.report.run import Run, Runs
 
 # fmt: off
 OF_PIECES = (
@@ -25,16 +24,16 @@ MASK = (2.3, 2.4)  # inches of a mask in a page
 MASK_COLOUR = (0.20, 0.51, 0.74, 1.0)  # seen on white and on black
 
 
-def _along(runs: Mapping[str, Run], run: Run, steps: Sequence[int]) -> Sequence[float]:
+def _along(runs: Runs, run: Run, steps: Sequence[int]) -> Sequence[float]:
     """A curve's x: compared runs, whose batches may differ, are drawn over tokens."""
     return (run.tokens_at(steps) / 1e6).tolist() if len(runs) > 1 else steps
 
 
-def _axis(runs: Mapping[str, Run]) -> str:
+def _axis(runs: Runs) -> str:
     return "million tokens" if len(runs) > 1 else "step"
 
 
-def losses(runs: Mapping[str, Run]) -> list[Any]:
+def losses(runs: Runs) -> list:
     """Training loss, a panel per objective and a curve per run."""
     panels = []
     pieces = next(iter(runs.values())).vocabulary_size
@@ -50,16 +49,19 @@ def losses(runs: Mapping[str, Run]) -> list[Any]:
     return drawing.draw(panels)
 
 
-def chance(values: Mapping[str, Any]) -> float:
+def chance(values: Mapping) -> float:
     """Drawn at random, one of n sentences is the translation: mean over languages, 0..1."""
     return float(np.mean([1 / n for n in values["pairs"].values()]))
 
 
-def retrieval(runs: Mapping[str, Run]) -> list[Any]:
+def retrieval(runs: Runs) -> list:
     """Mean over languages at the run's layer, raw and centred, a curve per run, from
     two points on; beside it what chance and simple models reach."""
-    evaluated = {name: run.first_evaluated("retrieval") for name, run in runs.items()}
-    evaluated = {name: evaluations for name, evaluations in evaluated.items() if evaluations}
+    evaluated = {}
+    for name, run in runs.items():
+        if by_evaluator := run.evaluated("retrieval"):
+            # Of several evaluators the first.
+            evaluated[name] = next(iter(by_evaluator.values()))
     if sum(map(len, evaluated.values())) < 2:
         return []
     first = next(iter(evaluated))
@@ -78,7 +80,7 @@ def retrieval(runs: Mapping[str, Run]) -> list[Any]:
     return drawing.draw(panels)
 
 
-def beside_layers(values: Mapping[str, Any], floors: Mapping[str, Any]) -> dict[str, Any]:
+def beside_layers(values: Mapping, floors: Mapping) -> dict:
     """{name: {language: share}} of what retrieval reaches without a model. A figure below its floor
     says nothing of alignment."""
     pairs = values["pairs"].items()
@@ -91,7 +93,7 @@ def beside_layers(values: Mapping[str, Any], floors: Mapping[str, Any]) -> dict[
 
 
 @drawing.styled
-def mask(use: str, seen_LL: np.ndarray, starts: Sequence[int]) -> list[Any]:
+def mask(use: str, seen_LL: np.ndarray, starts: Sequence[int]) -> list:
     """Who sees whom, small. starts: of sides and examples, where lines are drawn."""
     figures, (axis,) = drawing.panels(1, MASK)
     axis.grid(False)

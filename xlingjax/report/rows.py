@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from xlingjax.report import drawing, html, pictures
 from xlingjax.training.stages import stage_of
 
 Batch = Mapping[str, np.ndarray]
+Targets = tuple[dict[int, int], dict[int, str]]  # {column: id, how the input shows it}
 TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
 MARKS = {
     "mask": "shown as MASK",
@@ -56,7 +56,7 @@ class Token:
     special: bool = False  # no word of a text: what begins, ends or separates it
 
     @property
-    def cells(self) -> tuple[Any, ...]:
+    def cells(self) -> tuple:
         """In the order of `TOKENS_HEAD`."""
         return dataclasses.astuple(self)[: len(TOKENS_HEAD)]
 
@@ -121,7 +121,7 @@ def read_row(
     )
 
 
-def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
+def _targets(objective: Objective, one: Batch, vocabulary) -> Targets:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
     # By the fields that an objective reads: none is known by its name here.
@@ -158,16 +158,14 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
     return {}, {}
 
 
-def _at(
-    columns: np.ndarray, targets: np.ndarray, fate: str
-) -> tuple[dict[int, int], dict[int, str]]:
+def _at(columns: np.ndarray, targets: np.ndarray, fate: str) -> Targets:
     """What `_targets` gives where all targets have one fate."""
     places = columns.tolist()
     by_column = dict(zip(places, targets.tolist(), strict=True))
     return by_column, dict.fromkeys(places, fate)
 
 
-def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
+def _slots(one: Batch, vocabulary) -> Targets:
     """({column: id hidden there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
     targets = {}
@@ -201,26 +199,12 @@ def with_slots(batch: Batch) -> Batch:
     }
 
 
-def facts(objective: Objective, source: BatchSource, view: Row) -> str:
-    """A line of an objective's masks, the shapes of what it reads, and the row's label."""
-    masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
-    shapes = [f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads]
-    label = "" if view.label is None else f"; label {view.label}"
-    return f"{masks}; {', '.join(shapes)}{label}"
-
-
 def examples(tokens: Iterable[Token]) -> list[list[list[Token]]]:
     """Of each example of a row its sides, one after the other."""
     return [
         [list(side) for _, side in groupby(example, key=lambda token: token.side)]
         for _, example in groupby(tokens, key=lambda token: token.pack)
     ]
-
-
-def languages_of(side: Sequence[Token]) -> list[str]:
-    """Of the words; special tokens have the language of their row."""
-    words = [token for token in side if not token.special]
-    return list(dict.fromkeys(token.language for token in words or side))
 
 
 def marked(token: Token) -> tuple[str, str, str, str]:
@@ -239,13 +223,7 @@ def marked(token: Token) -> tuple[str, str, str, str]:
     return how, gap, piece.strip(), bare
 
 
-def marks_of(tokens: Iterable[Token]) -> dict[str, str]:
-    """Those of `MARKS` that these tokens have."""
-    used = {token.how for token in tokens}
-    return {how: meaning for how, meaning in MARKS.items() if how in used}
-
-
-def as_values(title: str, objective: Objective, source: BatchSource, view: Row) -> dict[str, Any]:
+def as_values(title: str, objective: Objective, source: BatchSource, view: Row) -> dict:
     """A row as JSON that a page is made of."""
     texts = []
     for example in examples(view.tokens):
@@ -255,18 +233,25 @@ def as_values(title: str, objective: Objective, source: BatchSource, view: Row) 
                 (language, list(map(marked, tokens)))
                 for language, tokens in groupby(side, key=lambda token: token.language)
             ]
-            sides.append({"names": languages_of(side), "stretches": stretches})
+            # Of the words; special tokens have the language of their row.
+            words = [token for token in side if not token.special]
+            names = list(dict.fromkeys(token.language for token in words or side))
+            sides.append({"names": names, "stretches": stretches})
         texts.append(sides)
+    masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
+    shapes = [f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads]
+    label = "" if view.label is None else f"; label {view.label}"
+    used = {token.how for token in view.tokens}
     return {
         "title": title,
-        "facts": facts(objective, source, view),
+        "facts": f"{masks}; {', '.join(shapes)}{label}",
         "languages": list(source.languages),
         "examples": texts,
-        "marks": marks_of(view.tokens),
+        "marks": {how: meaning for how, meaning in MARKS.items() if how in used},
     }
 
 
-def with_masks(row: Mapping[str, Any], view: Row) -> dict[str, Any]:
+def with_masks(row: Mapping, view: Row) -> dict:
     """The values of a row, and pictures of who sees whom in it, of what hides most first."""
     sides = [side for example in examples(view.tokens) for side in example]
     starts = np.cumsum([len(side) for side in sides])[:-1].tolist()
@@ -280,32 +265,24 @@ def with_masks(row: Mapping[str, Any], view: Row) -> dict[str, Any]:
     return {**row, "pictures": shown, "open": everything}
 
 
-def first_rows(
-    objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary
-) -> list[dict[str, Any]]:
+def first_rows(objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary) -> list[dict]:
     """A report's first batches, as JSON: each objective's row in the most languages."""
     shown = []
     for name, (objective, source) in objectives.items():
         if stage_of(name)[1]:
             continue
         batch = first_batch(source)
-        view = read_row(objective, batch, _most_mixed(batch), vocabulary, source.languages)
+        rows = zip(batch["language_ids"], batch["pack_ids"], strict=True)
+        languages = [len(np.unique(language_L[pack_L > 0])) for language_L, pack_L in rows]
+        view = read_row(objective, batch, np.argmax(languages), vocabulary, source.languages)
         shown.append(as_values(name.upper(), objective, source, view))
     return shown
 
 
-def _most_mixed(batch: Batch) -> int:
-    """The first of the rows in most languages."""
-    rows = zip(batch["language_ids"], batch["pack_ids"], strict=True)
-    return int(np.argmax([len(np.unique(language_L[pack_L > 0])) for language_L, pack_L in rows]))
-
-
-def section(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def section(rows: Sequence[Mapping]) -> dict | None:
     """Of a page, from what `first_rows` gave; None: nothing."""
-    if not rows:
-        return None
     marks = {how: meaning for row in rows for how, meaning in row["marks"].items()}
-    return {"rows": rows, "marks": marks}
+    return {"rows": rows, "marks": marks} if rows else None
 
 
 def mask_statistics(
@@ -349,7 +326,7 @@ def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
     }
 
 
-def statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
+def statistics_rows(statistics: Mapping) -> list[list]:
     """The rows below `STATISTICS_HEAD`, of what `mask_statistics` gives."""
     rows = []
     for name, of_one in statistics.items():

@@ -1,7 +1,7 @@
 """A run folder, read, whatever is there: a run that goes on or was killed reads like any."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,18 @@ class Run:
 
     path: Path
     config: str
-    record: dict[str, Any]
-    result: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    evaluations: list[dict[str, Any]]
-    rows: list[dict[str, Any]]
+    record: dict
+    result: dict
+    metrics: list[dict]
+    evaluations: list[dict]
+    rows: list[dict]
 
     @property
     def languages(self) -> list[str]:
         return list(self.record.get("languages", ()))
 
     @property
-    def last_start(self) -> dict[str, Any]:
+    def last_start(self) -> dict:
         """What run.json says of the newest start: time, step, machine, weights, versions."""
         return (self.record.get("sessions") or [{}])[-1]
 
@@ -61,7 +61,7 @@ class Run:
         """The values of the log lines that have it."""
         return [line[name] for line in self.metrics if line.get(name) is not None]
 
-    def lines(self, objective: str) -> list[dict[str, Any]]:
+    def lines(self, objective: str) -> list[dict]:
         return [line for line in self.metrics if line["objective"] == objective]
 
     def tokens_at(self, steps: Sequence[int]) -> np.ndarray:
@@ -72,9 +72,9 @@ class Run:
         # From no tokens at step 0 on: evaluations may come before the first log line.
         return np.interp(np.asarray(steps, float), [0, *tokens], [0, *tokens.values()])
 
-    def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict]]]:
         """{evaluator: [(step, values)]} of one kind of evaluation, in the order of steps."""
-        evaluated: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        evaluated = {}
         for line in self.evaluations:
             if line["values"].get("kind") == kind:
                 evaluated.setdefault(line["name"], []).append((line["step"], line["values"]))
@@ -83,17 +83,16 @@ class Run:
             evaluations.sort(key=lambda pair: pair[0])
         return evaluated
 
-    def first_evaluated(self, kind: str) -> list[tuple[int, dict[str, Any]]]:
-        """(step, values) of the first evaluator of a kind; [] without one."""
-        return next(iter(self.evaluated(kind).values()), [])
-
-    def last(self, kind: str, prefer: str = "") -> dict[str, Any]:
+    def last(self, kind: str, prefer: str = "") -> dict:
         """The latest values of that kind's evaluator: the first whose name contains `prefer`; {}:
         there is none."""
         evaluated = self.evaluated(kind)
         for name in sorted(evaluated, key=lambda name: prefer not in name):
             return evaluated[name][-1][1]
         return {}
+
+
+Runs = Mapping[str, Run]  # by name: the run of a report first, then those beside it
 
 
 def read_run(path: str | Path) -> Run:
@@ -134,11 +133,11 @@ def _text(path: Path) -> str:
     return text
 
 
-def _json(path: Path, shape: Any) -> dict[str, Any]:
+def _json(path: Path, shape: Any) -> dict:
     return read_record(path, shape, "restore or remove the file") if path.exists() else {}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[dict]:
     if not path.exists():
         return []
     try:

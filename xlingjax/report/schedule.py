@@ -19,17 +19,12 @@ TURNS = {
     "weighted": "one a step, drawn by their weights",
     "summed": "all in every step, losses times their weights",
 }
-DECAY = {
-    "inverse_sqrt": "inverse square root",
-    "constant": "constant",
-    "linear_from_0": "linear decay to 0 as if from step 0",
-}
 Stages = dict[int, Any]
 
 
-def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
+def values(record: Mapping) -> dict[str, dict[str, Stages]]:
     """{what: {objective: {first step: value}}} of run.json, or `run_record.schedule_record`."""
-    settings: dict[str, dict[str, Stages]] = {"weight": {}}
+    settings = {"weight": {}}
     for objective, weight in record.get("weights", {}).items():
         settings["weight"][objective] = _stages(weight)
     for name, of_stage in record.get("stages", {}).items():
@@ -40,7 +35,7 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if any(frozen.values()):
         settings["frozen"] = {"all": frozen}
-    changes: dict[str, dict[str, Stages]] = {}
+    changes = {}
     for what, by_objective in settings.items():
         if by_objective:
             changes[what] = {name: _changes(stages) for name, stages in by_objective.items()}
@@ -55,14 +50,14 @@ def _stages(value: Any) -> Stages:
 
 
 def _changes(stages: Stages) -> Stages:
-    changes: Stages = {}
+    changes = {}
     for before, step in pairwise([None, *sorted(stages)]):
         if before is None or stages[step] != stages[before]:
             changes[step] = stages[step]
     return changes
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(settings: Mapping, prefix: str = "") -> dict:
     flat = {}
     for key, value in settings.items():
         name = f"{prefix}{key}".replace("_", " ")
@@ -73,25 +68,21 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def rows(record: Mapping) -> list[tuple[str, str, str]]:
     """(what, objective, its values by step) of all that changes and of what one asks for first."""
     rows = []
     optimizer = record.get("optimizer")
     if optimizer:
         config = OptimizerConfig(**optimizer)
-        warmup = config.warmup(record["steps"])
-        peak = f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
-        falls = f"{config.schedule} decay to {config.floor * config.learning_rate:g}"
-        if config.decay_steps is not None:
-            falls = f"constant, and in the last {config.decay(record['steps']):,} steps {falls}"
-        rows.append(("learning rate", "all", f"{peak}, then {DECAY.get(config.schedule, falls)}"))
+        rate = html.render("rate.txt", of=config, steps=record["steps"])
+        rows.append(("learning rate", "all", rate))
     # One objective has every step, and nothing to take turns with.
     if len(record.get("weights", {})) > 1 and "schedule" in record:
         rows.append(("objectives", "all", TURNS[record["schedule"]]))
     settings = values(record)
     first = [what for what in ALWAYS if what in settings]
     for what in dict.fromkeys([*first, *settings]):
-        alike: dict[str, list[str]] = {}
+        alike = {}
         for objective, stages in settings[what].items():
             # An option that is not set says nothing to a reader.
             if stages != {0: None} and (len(stages) > 1 or what in (*ALWAYS, "frozen")):
@@ -100,11 +91,11 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def panels(record: Mapping[str, Any], tables: Mapping[str, Any]) -> list[Panel]:
+def panels(record: Mapping, tables: Mapping) -> list[Panel]:
     """By step: the numbers that change, and what each text's share of the rows is; with them the
     learning rate. None where nothing changes. tables: see `build.sampling_tables`."""
     steps = record["steps"]
-    drawn: dict[str, dict[str, Stages]] = {}
+    drawn = {}
     for what, by_objective in values(record).items():
         numbers = {
             name: stages

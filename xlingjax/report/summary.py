@@ -3,7 +3,6 @@
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from xlingjax.report import pictures
 from xlingjax.report.run import Run
@@ -42,7 +41,7 @@ def key(name: str) -> str:
     return re.sub(r"\W+", "_", name.strip().lower())
 
 
-def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) -> dict[str, Any]:
+def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) -> dict:
     """All headline figures; a figure that the run does not have is left out.
 
     Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME.
@@ -57,7 +56,7 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     # The median: one interval in which the machine was busy with something else must not weigh.
     speed = statistics.median(speeds) if speeds else None
     losses = {name: run.lines(name)[-1].get("loss") for name in run.objectives}
-    out: dict[str, Any] = {
+    out = {
         "steps": run.result.get("steps", run.step),
         "steps_planned": run.record.get("steps"),
         "exit_reason": run.result.get("exit_reason", "not finished"),
@@ -100,18 +99,18 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     return _known(out)
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(values: Mapping) -> dict:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
+def _first_last(runs: Sequence[Run], kind: str) -> dict:
     """The latest values of the first run that has some; {}: none has."""
     # Dev chose the checkpoint, so its figures flatter.
     found = (run.last(kind, prefer="test") for run in runs)
     return next(filter(None, found), {})
 
 
-def headline(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> list[list[Any]]:
+def headline(summary: Mapping, compared: Sequence[str] = ()) -> list[list]:
     """[figure in words, its value, those of compared runs or None] of what was measured."""
     rows = []
     for name, what in FIGURES.items():

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.errors import UserError
@@ -25,7 +24,7 @@ def attention_of_pair(
     head: int | None = None,
     reset_positions: bool | None = None,
     output: str,
-) -> list[dict[str, Any]]:
+) -> list[dict]:
     """Writes the page of the maps of a pair (see `maps_of`) to folder `output`, and returns them.
     reset_positions: None, as the run was trained. Raises UserError for a text of no piece, and one
     too long for the model."""
@@ -36,7 +35,7 @@ def attention_of_pair(
     if not all(len(vocabulary.encode(text)) for text in texts):
         raise UserError('--pair: a text is empty; give two, --pair "TEXT" "TEXT"')
     known = [language_of(trained, language) for language in languages]
-    codes = (known[0][0], known[1][0])
+    codes, notes = zip(*known, strict=True)
     ids = [language_index(code, trained) for code in codes]
     # Four tokens open and close the texts.
     tokens = 4 + sum(len(vocabulary.encode(text)) for text in texts)
@@ -50,7 +49,7 @@ def attention_of_pair(
         stages = read_run_record(run).get("stages", {}).values()
         reset_positions = any(stage.get("reset_positions") for stage in stages)
     first, second = texts
-    rows = pair_rows(Pairs(codes[0], (first,), (second,)), vocabulary, tokens, (ids[0], ids[1]))
+    rows = pair_rows(Pairs(codes[0], (first,), (second,)), vocabulary, tokens, ids)
     maps = maps_of(
         model,
         trained.params,
@@ -61,10 +60,9 @@ def attention_of_pair(
         head=head,
         reset_positions=reset_positions,
     )
-    for note in {note for _, note in known if note}:
+    for note in {*filter(None, notes)}:
         print(note.removeprefix("; "))
     body = html.part("sections", "attention", maps)
-    page = html.section("attention", run, body)
-    write_page(Path(output), "Attention of a pair", [page])
+    write_page(Path(output), "Attention of a pair", [("attention", run, body)])
     print(f"wrote {Path(output) / 'inspect.html'}")
     return maps
