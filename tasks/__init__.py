@@ -1,6 +1,6 @@
 """What data sets feed a run, and the benchmarks: their tables of tasks, found by name.
 
-`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s;
+`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s of SUITE.toml;
 `xlingjax.data.labelled.task.read` reads their files; `xlingjax.tasks.registry.register` makes SeqIO
 tasks of them. In a program that imports SeqIO, before this module or after it, SeqIO's registries
 hold the embedded corpus, as text and as the rows of every objective: `demo.text`, `demo.mlm`,
@@ -34,8 +34,10 @@ def suite_tasks(suite: str, names: Iterable[str] = ()) -> list[Task]:
         raise UserError(f"no benchmark {suite!r}; there are {', '.join(_SUITES)}")
     if names:
         return [task_named(f"{suite}/{name}") for name in dict.fromkeys(names)]
-    # By the installed name: the folder is tasks/ in a clone and a part of the package in a wheel.
-    return list(importlib.import_module(f"xlingjax.tasks.{suite}").TASKS)
+    # Here, since their readers import NumPy and more, and who asks for a suite needs them.
+    from xlingjax.tasks.tables import tasks_of
+
+    return list(tasks_of(suite))
 
 
 def task_named(name: str) -> Task:

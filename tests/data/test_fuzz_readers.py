@@ -30,6 +30,7 @@ from xlingjax.errors import UserError, in_one_line
 from xlingjax.evaluation import submissions
 from xlingjax.evaluation.alignment import read_links
 from xlingjax.evaluation.word_embeddings import read_dictionary, read_similarity
+from xlingjax.tasks.tables import READERS as OF_TASKS
 
 SECONDS = float(os.environ.get("XLINGJAX_FUZZ_SECONDS", "4"))
 SEED = int(os.environ.get("XLINGJAX_FUZZ_SEED", "0"))
@@ -69,13 +70,13 @@ READERS = {
     "translated.tsv": ("a\tb\ta\tb\tc\n", labelled(labelled_text.read_translated)),
     "xcopa.jsonl": (json.dumps(CHOICE) + "\n", labelled(labelled_text.read_xcopa)),
     "xsid.conll": (XSID, labelled(labelled_text.read_xsid_intents)),
-    "mtod.tsv": (MTOD, labelled(labelled_text.read_mtod_intents)),
+    "mtod.tsv": (MTOD, labelled(OF_TASKS["mtod_intents"])),
     "pos.tsv": (TAGGED, labelled(labelled_words.Columns())),
-    "conll.txt": (TAGGED, labelled(labelled_words.Columns(separator=None, first_class=True))),
+    "conll.txt": (TAGGED, labelled(labelled_words.Columns(separator="", first_class=True))),
     "panx.tsv": (TAGGED, labelled(labelled_words.read_wikiann)),
     "lines.tsv": ("Lea in Ulm\tA B C\n", labelled(labelled_words.read_tagged_lines)),
     "ud.conllu": (CONLLU, labelled(labelled_words.read_conllu)),
-    "slots.conll": (XSID, labelled(labelled_words.read_xsid_slots)),
+    "slots.conll": (XSID, labelled(OF_TASKS["xsid_slots"])),
     "squad.json": (json.dumps(SQUAD), labelled(read_squad)),
     "source.txt": ("a\nb\n", labelled(labelled_pairs.read_source_target, "whole.txt")),
     "tatoeba.txt": ("a\nb\n", labelled(labelled_pairs.read_tatoeba, "whole.txt")),

@@ -11,8 +11,9 @@ import pytest
 
 from tests.helpers.foreign_params import params_of
 from xlingjax.cli.main import main
-from xlingjax.convert.formats import checkpoints, ernie_m
+from xlingjax.convert.formats import checkpoints
 from xlingjax.convert.formats.names import places, to_theirs
+from xlingjax.convert.formats.xlm_roberta import ERNIE_M, PADDLE_ERNIE_M
 from xlingjax.errors import UserError
 
 torch = pytest.importorskip("torch")
@@ -121,7 +122,7 @@ def test_published_names_are_the_reference(reference, tmp_path):
     found = params_of(tmp_path)
     assert not found.vocabulary_head and found.notes[0].startswith(HEAD)
     assert_is(found, reference)
-    there, without = places(ernie_m.ERNIE_M.names_of(found.config), found.config, found.params)
+    there, without = places(ERNIE_M.names_of(found.config), found.config, found.params)
     assert without and all(name.startswith("head/") for name in without)
     back = {name: value for name, value in theirs.items() if "pooler" not in name}
     foreign.assert_same_bits(to_theirs(there, found.params), back)
@@ -133,9 +134,7 @@ def test_paddles_names_are_the_reference(protocol, reference, tmp_path):
     table["ernie_m.embeddings.position_ids"] = np.arange(40)[None]
     found = checkpoints.params_of(written(tmp_path, table, protocol))
     assert_is(found, reference)
-    there, _ = places(
-        ernie_m.PADDLE_ERNIE_M.names_of(found.config), found.config, found.params, False
-    )
+    there, _ = places(PADDLE_ERNIE_M.names_of(found.config), found.config, found.params, False)
     left = ("pooler", "position_ids")
     back = {name: x for name, x in table.items() if not any(word in name for word in left)}
     foreign.assert_same_bits(to_theirs(there, found.params), back)

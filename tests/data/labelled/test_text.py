@@ -6,6 +6,7 @@ import pytest
 from xlingjax.data.labelled import text as lt
 from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
+from xlingjax.tasks.tables import READERS
 
 LABELS = ("contradiction", "entailment", "neutral")
 NLI = SimpleNamespace(labels=LABELS)
@@ -28,7 +29,7 @@ def test_reading_labelled_tsv(tmp_path):
     quoted = write(tmp_path / "q.tsv", '"say ""yes"""\tB\t0\n')
     assert lt.Table(quoted=True).examples(quoted, None)[0].premise == 'say "yes"'
     assert lt.read_labelled_tsv(quoted)[0].premise == '"say ""yes"""'
-    assert lt.Table(quoted=None).examples(quoted, None)[0].premise == 'say "yes"'
+    assert lt.Table(may_be_quoted=True).examples(quoted, None)[0].premise == 'say "yes"'
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,9 @@ def test_quoting_is_what_every_mark_says(tmp_path):
     assert not quoted('"A whole quotation."\tB\t0\n')  # csv would have doubled the marks
     assert not quoted('"\tB\t0\n') and not quoted("A\tB\t0\n")
     plain = write(tmp_path / "p.tsv", '"A," he said.\t"B"\t1\n')
-    assert lt.Table(quoted=None).examples(plain, None) == [Example('"A," he said.', '"B"', "1")]
+    assert lt.Table(may_be_quoted=True).examples(plain, None) == [
+        Example('"A," he said.', '"B"', "1")
+    ]
 
 
 def test_test_sets_may_lack_the_label_from_every_line(tmp_path):
@@ -141,6 +144,8 @@ def test_intents(tmp_path):
     with pytest.raises(UserError, match=r"x.conll, line 3: unknown label 'weather'"):
         lt.read_xsid_intents([write(path, xsid.replace("weather/find", "weather"))], task, "de")
     mtod = "alarm/set_alarm\t8:13:datetime\tAlarma a las 5 \tes_XX\n"
-    assert lt.read_mtod_intents([write(path, mtod)], task, "es") == [
-        Example("Alarma a las 5", None, "alarm/set_alarm")
-    ]
+    for line in (mtod, mtod.replace("\n", "\t[]\n")):
+        found = READERS["mtod_intents"]([write(path, line)], task, "es")
+        assert found == [Example("Alarma a las 5", None, "alarm/set_alarm")]
+    with pytest.raises(UserError, match=r"line 1: 3 columns, expected 4: intent TAB slots TAB"):
+        READERS["mtod_intents"]([write(path, "alarm/set_alarm\ta\tb\n")], task, "es")

@@ -5,6 +5,7 @@ import pytest
 from xlingjax.data.labelled import words as lw
 from xlingjax.data.labelled.records import Tagged, learnable
 from xlingjax.errors import UserError
+from xlingjax.tasks.tables import READERS
 
 NER = SimpleNamespace(labels=("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
 POS = SimpleNamespace(labels=("ADP", "DET", "NOUN", "PUNCT", "VERB"))
@@ -57,7 +58,7 @@ def test_conll_2003_becomes_bio(tmp_path):
     tags = ["I-LOC", "I-LOC", "O", "I-PER", "I-LOC", "B-LOC", "O", "I-PER"]
     lines += [f"w{i} NN I-NP {tag}" for i, tag in enumerate(tags)]
     path = write(tmp_path / "eng.train", "\n".join(lines))
-    reader = lw.Columns(separator=None, tag=-1, width=4, first_class=True, unlabelled=False)
+    reader = lw.Columns(separator="", tag=-1, width=4, first_class=True, unlabelled=False)
     (sentence,) = reader([path], NER, "en")
     assert sentence.tags == ("B-LOC", "I-LOC", "O", "B-PER", "B-LOC", "B-LOC", "O", "B-PER")
     assert lw.bio(sentence.tags) == list(sentence.tags)  # BIO stays as it is
@@ -100,13 +101,13 @@ def test_xsid_slots(tmp_path):
     text = "# id = 1\n# text = in Paris\n# intent = find\n"
     text += "1\tin\tfind\tO\n2\tParis\tfind\tB-LOC\n3\t\tfind\tO\n"
     path = write(tmp_path / "x.conll", text)
-    assert lw.read_xsid_slots([path], NER, "de") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
+    assert READERS["xsid_slots"]([path], NER, "de") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
     with pytest.raises(UserError, match=r"x.conll, line 6: .* is not a word and its tag"):
-        lw.read_xsid_slots(
+        READERS["xsid_slots"](
             [write(path, text.replace("3\t\tfind\tO", "3\t\tfind\tB-LOC"))], NER, "de"
         )
     with pytest.raises(UserError, match=r"x.conll, line 5: .* is not a word and its tag"):
-        lw.read_xsid_slots([write(path, text.replace("Paris\tfind\tB", "Paris\tB"))], NER, "de")
+        READERS["xsid_slots"]([write(path, text.replace("Paris\tfind\tB", "Paris\tB"))], NER, "de")
 
 
 def test_sentences_in_lines(tmp_path):

@@ -16,19 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.family import (
-    IN_PROJ,
-    SWITCH,
-    Converted,
-    Family,
-    Values,
-    counted,
-    projections,
-    renamed,
-    split,
-)
+from xlingjax.convert.formats.family import SWITCH, Converted, Family, Values, counted
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import read_object
@@ -45,69 +34,9 @@ OUT = -1e9  # bias of rows that no text has: languages, spare rows; a search mus
 OFFSET = 2
 
 _LIKE_BART = {"norm_eps": 1e-5, "position_offset": OFFSET, "head": "plain"}
-_EMBEDDINGS = {"positions": "embed_positions", "norm": "layernorm_embedding"}
-_LAYER = {
-    **projections("attention", "self_attn.*_proj"),
-    "attention_norm": "self_attn_layer_norm",
-    "ffn/in": "fc1",
-    "ffn/out": "fc2",
-    "ffn_norm": "final_layer_norm",
-}
-_CROSS = {
-    **projections("cross_attention/attention", "encoder_attn.*_proj"),
-    "cross_attention/norm": "encoder_attn_layer_norm",
-}
 
 
 class Bart(Family):
-    types = ("bart", "mbart")
-    architectures = dict.fromkeys(
-        (
-            "BartModel",
-            "BartForConditionalGeneration",
-            "MBartModel",
-            "MBartForConditionalGeneration",
-        )
-    )
-    settings = {
-        "layers": "encoder_layers",
-        "decoder_layers": "decoder_layers",
-        "decoder_embeddings": (
-            "tie_word_embeddings",
-            True,
-            {True: "shared_tokens", False: "separate"},
-        ),
-        "dim": "d_model",
-        "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
-        "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
-        "vocab_size": "vocab_size",
-        "max_positions": "max_position_embeddings",
-        "embedding_scale": ("scale_embedding", False, SWITCH),
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.0),
-        "init_std": ("init_std", 0.02),
-    }
-    fixed = {
-        "activation_function": "gelu",
-        "is_encoder_decoder": True,
-        "static_position_embeddings": False,
-    }
-    computed = {"streams": 0, "segments": None}
-    bare = "BartModel"
-    body = "model."
-    beside = ("lm_head.", BIAS)
-    tied = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
-    ignored = ("model.encoder.version", "model.decoder.version")
-    modules = {
-        "embeddings/tokens": "model.shared",
-        **below("embeddings/", "model.encoder.", _EMBEDDINGS),
-        **below("decoder_embeddings/", "model.decoder.", _EMBEDDINGS),
-        **below("encoder/layers/", "model.encoder.layers.{n}.", _LAYER),
-        **below("decoder/layers/", "model.decoder.layers.{n}.", _LAYER | _CROSS),
-        "encoder/final_norm": "model.encoder.layer_norm",
-        "decoder/final_norm": "model.decoder.layer_norm",
-    }
-
     has_bias = True
     """Of the head, as a buffer."""
 
@@ -188,24 +117,6 @@ class Bart(Family):
 
 
 class M2M100(Bart):
-    """Without a table of positions and a norm of the embeddings."""
-
-    types = ("m2m_100",)
-    architectures = dict.fromkeys(("M2M100Model", "M2M100ForConditionalGeneration"))
-    bare = "M2M100Model"
-    settings = {**Bart.settings, "embedding_scale": ("scale_embedding", True, SWITCH)}
-    fixed = {"activation_function": "relu", "is_encoder_decoder": True}
-    has_bias = False
-    computed = {
-        **Bart.computed,
-        "positions": "sinusoidal",
-        "activation": "relu",
-        "embedding_norm": False,
-        "norm_order": "pre",
-        "position_offset": OFFSET,
-        "head": "plain",
-    }
-
     def tell(self, fields: Fields, ours: Values) -> None:
         ours |= _LIKE_BART
         ours["max_positions"] += OFFSET
@@ -215,49 +126,18 @@ class M2M100(Bart):
 
 
 class FairseqBart(Bart):
-    """`words` and `positions` are those of its tables."""
-
-    architectures = {}
-    settings = {
-        "layers": "encoder_layers",
-        "decoder_layers": "decoder_layers",
-        "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
-        "dim": (("encoder_embed_dim", "decoder_embed_dim"), None),
-        "ffn": (("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), None),
-        "vocab_size": "words",
-        "max_positions": "positions",
-        # fairseq multiplies embeddings by the root of their width unless it is told not to.
-        "embedding_scale": ("no_scale_embedding", False, {True: False, False: True}),
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.0),
-    }
-    fixed = {
-        "activation_fn": "gelu",
-        "share_all_embeddings": True,
-        "encoder_learned_pos": True,
-        "decoder_learned_pos": True,
-        "layernorm_embedding": True,
-    }
-    words = WORDS
-    positions = "model.encoder.embed_positions.weight"
-    tied = {**Bart.tied, "model.decoder.output_projection.weight": WORDS}
-
     def tell(self, fields: Fields, ours: Values) -> None:
         pre = fields.one_of("encoder_normalize_before", SWITCH, False)
         fields.only("decoder_normalize_before", pre)
         ours |= _LIKE_BART | {"norm_order": "pre" if pre else "post"}
-        ours |= {"decoder_embeddings": "shared_tokens", "init_std": 0.02}
-
-    def usual(self, tensors: Tensors) -> Tensors:
-        return renamed(split(tensors, IN_PROJ), lambda name: self.body + name, self.tied)
 
     def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
         return config, self.usual(tensors)
 
 
-BART = Bart()
-M2M_100 = M2M100()
-FAIRSEQ_BART = FairseqBart()
+BART = Bart("bart")
+M2M_100 = M2M100("bart", "m2m_100")
+FAIRSEQ_BART = FairseqBart("bart", "fairseq_bart")
 
 _CC25 = (
     "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT"

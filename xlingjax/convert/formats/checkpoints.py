@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from xlingjax.convert.formats.bart import FAIRSEQ_BART
-from xlingjax.convert.formats.ernie_m import PADDLE_ERNIE_M
 from xlingjax.convert.formats.family import Converted, converted, unwrapped
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.hugging_face import Foreign, vocabulary_of
 from xlingjax.convert.formats.tensors import Tensors, of_torch, unpickled
 from xlingjax.convert.formats.xlm import XLM, XLM_SEQ2SEQ
-from xlingjax.convert.formats.xlm_roberta import FAIRSEQ_XLM_ROBERTA
+from xlingjax.convert.formats.xlm_roberta import FAIRSEQ_XLM_ROBERTA, PADDLE_ERNIE_M
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

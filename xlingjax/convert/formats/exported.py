@@ -10,19 +10,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats.bart import BART, M2M_100
-from xlingjax.convert.formats.bert import BERT, DEBERTA, DISTILBERT
 from xlingjax.convert.formats.family import Family, counted
-from xlingjax.convert.formats.hugging_face import DESCRIPTION, Foreign, description, family_of
-from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
+from xlingjax.convert.formats.hugging_face import (
+    DESCRIPTION,
+    FAMILIES,
+    Foreign,
+    description,
+    family_of,
+)
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
-from xlingjax.convert.formats.prophetnet import PROPHETNET
-from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
-from xlingjax.convert.formats.t5 import MT5, UMT5
 from xlingjax.convert.formats.tensors import Arrays, safetensors
-from xlingjax.convert.formats.xlm import XLM
-from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
@@ -96,16 +94,17 @@ def exported(
 
 def _family(config: ModelConfig, model_type: str = "") -> Family:
     """model_type: of what the model began as, whose classes come first."""
-    families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL)
+    types = "xlm-roberta xlm roberta-prelayernorm xlm-roberta-xl"
     if config.positions == "rotary":
-        families = (MODERNBERT, EUROBERT, GTE)
+        types = "modernbert eurobert gte"
     if config.positions == "disentangled":
-        families = (DEBERTA,)
+        types = "deberta-v2"
     if config.decoder_layers:
-        families = (PROPHETNET,) if config.streams else (BART, M2M_100)
+        types = "prophetnet" if config.streams else "bart m2m_100"
     if config.has_biases:
-        families = (MT5, UMT5)
-    for family in (BERT, DISTILBERT, *families):
+        types = "mt5 umt5"
+    families = [FAMILIES[name] for name in types.split()]
+    for family in (FAMILIES["bert"], FAMILIES["distilbert"], *families):
         has_place = not config.num_labels or family.kind_of(config)
         if model_type in family.types and has_place and not family.unfit(config):
             return family

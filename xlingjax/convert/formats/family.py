@@ -1,13 +1,16 @@
 """What is known of a family of foreign models, once for both ways: its names, settings and quirks.
 
 A family is an object of a subclass of `Family`, beside the others of its layout in one file of this
-folder. `converted` reads tensors by it; `exported.py` writes by it.
+folder, and what can be said in tables stands in families.toml. `converted` reads tensors by it;
+`exported.py` writes by it.
 """
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +25,6 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
 Modules = Mapping[str, str]
-Settings = Mapping[str, str | tuple]
 Values = dict[str, Any]
 """Of settings, ours or theirs, by name."""
 ORDINARY = {
@@ -30,51 +32,38 @@ ORDINARY = {
     for name in (
         *("positions", "window", "norm", "norm_bias", "embedding_norm", "first_norm", "kv_heads"),
         *("attention_bias", "activation", "gated", "ffn_bias", "tied", "classifier_transform"),
-        *("head_size", "head_scale", "unseen"),
+        *("head_size", "head_scale", "unseen", "segments"),
     )
 }
 """What the layers of most families compute."""
-SHAPE = {
-    "layers": "num_hidden_layers",
-    "dim": "hidden_size",
-    "heads": "num_attention_heads",
-    "ffn": "intermediate_size",
-    "vocab_size": "vocab_size",
-    "max_positions": "max_position_embeddings",
-    "init_std": ("initializer_range", 0.02),
-}
-"""Of `Family.settings`, as most files name them."""
-IN_PROJ = {"in_proj": ("q_proj", "k_proj", "v_proj")}
 SWITCH = {True: True, False: False}
-TAGS_AND_SPANS: Mapping[str, Modules] = {
-    "tagging": {"classifier/out": "classifier"},
-    "spans": {"classifier/out": "qa_outputs"},
-}
+_TABLES = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
+_ADDED = ("settings", "computed", "modules")  # to those of a table before; others take their place
 
 
 class Family:
     """A family that only reads leaves what is said of writing as it is."""
 
-    types: ClassVar[tuple[str, ...]] = ()
+    types: tuple[str, ...] = ()
     """config.json's model_type; the first is written."""
-    architectures: ClassVar[Mapping[str, str | None]] = {}
-    """{class: its classifier}. The last without one, which has the vocabulary head, is written."""
+    architectures: Mapping[str, str] = {}
+    """{class: its classifier}. The last without one (""), with the vocabulary head, is written."""
     bare = ""
     """The class that is meant where config.json names none."""
     classifier = "xlmr"
     """The one that a model without a classifier may get."""
 
-    settings: ClassVar[Settings] = {}
-    """{our setting: theirs}, a count; or (theirs, default), a rate where that is a float; with two
-    of theirs, both have it; with a third, {their value: ours}, one of these."""
-    fixed: ClassVar[Mapping[str, Any]] = {}
+    settings: Mapping[str, Any] = {}
+    """{our setting: theirs}, a count; or (theirs, default), a rate or a switch where that is one;
+    with two of theirs, both have it; with a third, {their value: ours}, one of these."""
+    fixed: Mapping[str, Any] = {}
     """{their setting: the only value that is computed here}, meant where none is named."""
-    computed: ClassVar[Mapping[str, Any]] = {}
+    computed: Mapping[str, Any] = {}
     """{our setting: the only value that their classes compute}; of `ORDINARY` those that are not
     named, and in no other table, have the value there."""
     free: tuple[str, ...] = ()
-    """Settings of `ORDINARY` whose value the tensors tell, or `tell`."""
-    ids: ClassVar[Mapping[str, str]] = {
+    """Settings of `ORDINARY` or `computed` whose value the tensors tell, or `tell`."""
+    ids: Mapping[str, str] = {
         "pad_token_id": "pad_id",
         "bos_token_id": "bos_id",
         "eos_token_id": "eos_id",
@@ -85,27 +74,39 @@ class Family:
     """How the names of tensors begin that a bare model has without it."""
     beside: tuple[str, ...] = ()
     """How the names of all other tensors begin."""
-    head: str | None = None
-    """How the names of the vocabulary head begin; None: it has no weights of its own."""
-    modules: ClassVar[Modules] = {}
-    classifiers: ClassVar[Mapping[str, Modules]] = {}
-    same_class: ClassVar[Mapping[str | None, str]] = {}
+    head = ""
+    """How the names of the vocabulary head begin; "": it has no weights of its own."""
+    modules: Modules = {}
+    """{ours: theirs}, with "{n}" for the number of a layer."""
+    classifiers: Mapping[str, Modules] = {}
+    same_class: Mapping[str, str] = {}
     """{classifier: another one, of `architectures`, whose class computes it, too}."""
+    fused: Mapping[str, tuple[str, ...]] = {}
+    """{module of theirs: those of `modules` that are its parts, one below the other}."""
     transposed = True
     """Linear layers are [out, in]."""
-    tied: ClassVar[Mapping[str, str]] = {}
+    tied: Modules = {}
     """{another name of a tensor: the usual one}."""
     ignored: tuple[str, ...] = ()
     """How the names begin of what is left behind."""
-    positions = segments = ""
-    """Tables: the first row of segments becomes part of what positions give."""
+    positions = segments = words = ""
+    """Tables: the first row of segments becomes part of what positions give; words are of fairseq,
+    whose `args` do not tell how many rows they have."""
     segment_rows = 1
     """Of a model that has no segments, in their table."""
+
+    def __init__(self, *names: str):
+        """names: of its tables in families.toml, each over those before."""
+        own: Values = {}
+        for name in names:
+            for field, value in _TABLES[name].items():
+                own[field] = own.get(field, {}) | value if field in _ADDED else value
+        vars(self).update(_filled(own, own.get("body", "")))
 
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         """The model that config.json describes. Raises UserError for what is not computed here."""
         # Files of fairseq have no architectures.
-        kind = fields.architecture(self.architectures, self.bare) if self.architectures else None
+        kind = fields.architecture(self.architectures, self.bare) if self.architectures else ""
         ours = {
             **self.computed,
             "classifier": kind or self.classifier,
@@ -125,9 +126,9 @@ class Family:
             fields.only(theirs, value)
         values: Values = {}
         for ours, setting in self.settings.items():
-            theirs, default, *meaning = _whole(setting)
+            theirs, default, meaning = _whole(setting)
             if meaning:
-                values[ours] = fields.one_of(theirs, meaning[0], default)
+                values[ours] = fields.one_of(theirs, meaning, default)
             elif isinstance(theirs, tuple):
                 values[ours] = fields.same(*theirs)
             elif isinstance(default, float):
@@ -137,7 +138,7 @@ class Family:
                 values[ours] = fields.index(theirs, default, least=int(ours != "layers"))
         return values
 
-    def labels_of(self, fields: Fields, kind: str | None) -> int:
+    def labels_of(self, fields: Fields, kind: str) -> int:
         if kind == "spans":
             return 2
         return len(fields.labels()) if kind else 0
@@ -151,7 +152,7 @@ class Family:
 
     def usual(self, tensors: Tensors) -> Tensors:
         """Each tensor under its name there. Raises UserError for a head that is not tied."""
-        tensors = self.within(tensors, self.tied)
+        tensors = split(self.within(tensors, self.tied), self.fused)
         return folded(tensors, self.positions, self.segments, self.pairs_in(tensors))
 
     def within(self, tensors: Tensors, tied: Modules) -> Tensors:
@@ -178,11 +179,10 @@ class Family:
         others = [differing(config, **known), seq2seq_form.unlike(config)]
         return ", ".join(filter(None, others))
 
-    def kind_of(self, config: ModelConfig) -> str | None:
-        """The classifier that a class has a place for; None: the vocabulary head."""
-        if config.num_labels and config.classifier in self.classifiers:
-            return config.classifier
-        return None
+    def kind_of(self, config: ModelConfig) -> str:
+        """The classifier that a class has a place for; "": the vocabulary head."""
+        has_place = config.num_labels and config.classifier in self.classifiers
+        return config.classifier if has_place else ""
 
     def architecture(self, config: ModelConfig) -> str:
         by_kind = {kind: name for name, kind in self.architectures.items()}
@@ -232,10 +232,10 @@ class Family:
             **self.fixed,
         }
         for ours, setting in self.settings.items():
-            theirs, default, *meaning = _whole(setting)
+            theirs, default, meaning = _whole(setting)
             value = getattr(config, ours)
             if meaning:
-                value = {known: name for name, known in meaning[0].items()}[value]
+                value = {known: name for name, known in meaning.items()}[value]
             elif value is None:
                 value = default
             names = theirs if isinstance(theirs, tuple) else (theirs,)
@@ -247,7 +247,7 @@ class Family:
             "dtype": "float32",
         }
         fields |= {name: getattr(vocabulary, ours) for name, ours in self.ids.items()}
-        if self.kind_of(config) not in (None, "spans"):
+        if self.kind_of(config) not in ("", "spans"):
             if len(labels) != config.num_labels:
                 labels = [f"LABEL_{i}" for i in range(config.num_labels)]
             fields["id2label"] = {str(i): name for i, name in enumerate(labels)}
@@ -259,8 +259,23 @@ class Family:
         return {}
 
 
-def _whole(setting: str | tuple) -> tuple:
-    return setting if isinstance(setting, tuple) else (setting, None)
+def _filled(value: Any, body: str) -> Any:
+    """A table with `body` in its names, and tuples for lists."""
+    if isinstance(value, dict):
+        return {_filled(name, body): _filled(one, body) for name, one in value.items()}
+    if isinstance(value, list):
+        return tuple(_filled(one, body) for one in value)
+    return value.replace("{body}", body) if isinstance(value, str) else value
+
+
+def _whole(setting: str | tuple) -> tuple[Any, Any, dict[Any, Any]]:
+    """(theirs, default or None, {their value: ours} or {})"""
+    if isinstance(setting, str):
+        return setting, None, {}
+    theirs, default, meaning = (*setting, None, None)[:3]
+    if isinstance(default, bool) and meaning is None:
+        meaning = SWITCH
+    return theirs, default, dict(meaning or {})
 
 
 def differing(config: ModelConfig, **fixed: Any) -> str:
@@ -275,21 +290,6 @@ def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
         return table.copy()
     before = np.zeros((wanted, table.shape[1]), np.float32)
     return np.concatenate([before, table[rows:]])
-
-
-def moved(value: Any, body: str, other: str) -> Any:
-    """A name, or all names of a table or tuple, with another `body`."""
-    if isinstance(value, str):
-        return value.replace(body, other)
-    if isinstance(value, tuple):
-        return tuple(name.replace(body, other) for name in value)
-    return {ours: name.replace(body, other) for ours, name in value.items()}
-
-
-def projections(ours: str, theirs: str) -> dict[str, str]:
-    """The four of an attention. theirs: with "*" for q, k, v, out."""
-    names = {"query": "q", "key": "k", "value": "v", "out": "out"}
-    return {f"{ours}/{name}": theirs.replace("*", short) for name, short in names.items()}
 
 
 @dataclasses.dataclass(frozen=True)

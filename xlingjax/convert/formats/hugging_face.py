@@ -7,17 +7,20 @@ from pathlib import Path
 
 from xlingjax.convert.formats.bart import BART, M2M_100, NLLB, language_rows
 from xlingjax.convert.formats.bert import BERT, DEBERTA, DISTILBERT
-from xlingjax.convert.formats.ernie_m import ERNIE_M
 from xlingjax.convert.formats.family import Converted, Family, adapter, converted
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.modern import EUROBERT, GTE, MODERNBERT
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
-from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from xlingjax.convert.formats.t5 import MT5, PIECES, UMT5, tokenizer_of
 from xlingjax.convert.formats.tensors import open_tensors
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.convert.formats.xlm import XLM
-from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
+from xlingjax.convert.formats.xlm_roberta import (
+    ERNIE_M,
+    ROBERTA_PRELAYERNORM,
+    XLM_ROBERTA,
+    XLM_ROBERTA_XL,
+)
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary

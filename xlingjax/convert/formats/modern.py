@@ -1,37 +1,18 @@
 """Encoders with rotary positions: ModernBERT (also mmBERT and Ettin), EuroBERT, GTE."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import numpy as np
 
-from xlingjax.convert.formats.family import (
-    SHAPE,
-    SWITCH,
-    Family,
-    Values,
-    projections,
-    split,
-)
+from xlingjax.convert.formats.family import Family, Values
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Arrays, Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
-_ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu"}
-_SHAPE = {**SHAPE, "max_positions": ("max_position_embeddings", 8192)}
-_ROTARY = {"positions": "rotary", "gated": True, "embedding_scale": False, "decoder_layers": 0}
 _ROPE, _GLOBAL, _LOCAL = "rope_parameters", "full_attention", "sliding_attention"
 
 
 class Rotary(Family):
-    fused: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """{module: those of `modules` that are its parts, one below the other}."""
     default_theta = 10_000.0
-
-    def usual(self, tensors: Tensors) -> Tensors:
-        return split(super().usual(tensors), self.fused)
 
     def unfold(self, theirs: Arrays, config: ModelConfig, pad_id: int) -> None:
         for name in list(theirs):
@@ -67,77 +48,6 @@ def rope(theta: float, scale: float = 1.0) -> Values:
 
 
 class ModernBert(Rotary):
-    types = ("modernbert",)
-    architectures = {
-        "ModernBertModel": None,
-        "ModernBertForMaskedLM": None,
-        "ModernBertForSequenceClassification": "xlm",
-        "ModernBertForTokenClassification": "tagging",
-        "ModernBertForQuestionAnswering": "spans",
-    }
-    bare = "ModernBertModel"
-    settings = {
-        **_SHAPE,
-        "norm_eps": ("norm_eps", 1e-5),
-        "activation": ("hidden_activation", "gelu", _ACTIVATIONS),
-        "dropout": ("embedding_dropout", 0.0),
-        "attention_dropout": ("attention_dropout", 0.0),
-    }
-    fixed = {
-        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
-        "classifier_activation": "gelu",
-        "decoder_bias": True,
-        "tie_word_embeddings": True,
-    }
-    computed = {
-        **_ROTARY,
-        **dict.fromkeys(("attention_bias", "norm_bias", "first_norm"), False),
-        "rotary_scale": 1.0,
-        "ffn_bias": "none",
-        "norm_order": "pre",
-        "head": "transform",
-        "classifier_transform": True,
-        "segments": None,
-    }
-    free = ("window",)
-    # Its dense layer and norm are a classifier's, too.
-    body, head = "model.", "decoder."
-    beside = ("head.", "decoder.", "classifier.")
-    tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
-    fused = {"Wqkv": ("q", "k", "v"), "Wi": ("in", "gate")}
-    modules = {
-        "embeddings/tokens": "model.embeddings.tok_embeddings",
-        "embeddings/norm": "model.embeddings.norm",
-        **below(
-            "encoder/layers/",
-            "model.layers.{n}.",
-            {
-                "attention_norm": "attn_norm",
-                **projections("attention", "attn.*"),
-                "attention/out": "attn.Wo",
-                "ffn_norm": "mlp_norm",
-                "ffn/in": "mlp.in",
-                "ffn/gate": "mlp.gate",
-                "ffn/out": "mlp.Wo",
-            },
-        ),
-        "encoder/final_norm": "model.final_norm",
-        "head": "decoder",
-        "head/dense": "head.dense",
-        "head/norm": "head.norm",
-    }
-    classifiers = dict.fromkeys(
-        ("xlm", "mean", "tagging", "spans"),
-        {
-            "classifier/dense": "head.dense",
-            "classifier/norm": "head.norm",
-            "classifier/out": "classifier",
-        },
-    )
-    same_class = {"mean": "xlm"}
-    classifier = "xlm"
-    ids = {**Family.ids, "cls_token_id": "bos_id", "sep_token_id": "eos_id"}
-
     def tell(self, fields: Fields, ours: Values) -> None:
         pooling = fields.one_of("classifier_pooling", {"cls": "xlm", "mean": "mean"}, "cls")
         if ours["classifier"] == self.classifier:
@@ -198,64 +108,6 @@ def _layer_types(layers: int, every: int) -> list[str]:
 
 
 class EuroBert(Rotary):
-    types = ("eurobert",)
-    architectures = {
-        "EuroBertModel": None,
-        "EuroBertForMaskedLM": None,
-        "EuroBertForTokenClassification": "tagging",
-        "EuroBertForSequenceClassification": "late",
-    }
-    bare = "EuroBertModel"
-    settings = {
-        **_SHAPE,
-        "norm_eps": ("rms_norm_eps", 1e-5),
-        "activation": ("hidden_act", "silu", _ACTIVATIONS),
-        "attention_dropout": ("attention_dropout", 0.0),
-        "tied": ("tie_word_embeddings", False, SWITCH),
-    }
-    fixed = {"attention_bias": False, "mlp_bias": False}
-    computed = {
-        **_ROTARY,
-        "attention_bias": False,
-        "ffn_bias": "none",
-        "norm": "rms",
-        "norm_order": "pre",
-        "embedding_norm": False,
-        "head": "plain",
-        "segments": None,
-    }
-    free = ("kv_heads",)
-    body, head = "model.", "lm_head."
-    beside = ("lm_head.", "classifier.", "dense.")
-    default_theta = 250_000.0
-    modules = {
-        "embeddings/tokens": "model.embed_tokens",
-        **below(
-            "encoder/layers/",
-            "model.layers.{n}.",
-            {
-                "attention_norm": "input_layernorm",
-                **projections("attention", "self_attn.*_proj"),
-                "attention/out": "self_attn.o_proj",
-                "ffn_norm": "post_attention_layernorm",
-                "ffn/in": "mlp.gate_proj",
-                "ffn/gate": "mlp.up_proj",
-                "ffn/out": "mlp.down_proj",
-            },
-        ),
-        "encoder/final_norm": "model.norm",
-        "head/tokens": "lm_head",
-    }
-    classifiers = {
-        "tagging": {"classifier/out": "classifier"},
-        **dict.fromkeys(
-            ("gelu", "late"), {"classifier/dense": "dense", "classifier/out": "classifier"}
-        ),
-    }
-    same_class = {"gelu": "late"}
-    classifier = "tagging"
-    ids = {**Family.ids, "mask_token_id": "mask_id"}
-
     def tell(self, fields: Fields, ours: Values) -> None:
         if ours["classifier"] == "late":
             poolings = {"late": "late", "bos": "gelu"}
@@ -284,61 +136,6 @@ class EuroBert(Rotary):
 
 
 class Gte(Rotary):
-    """Of the code beside the released models ("new"), under whose names transformers' own class
-    reads and writes it."""
-
-    types = ("gte", "new")
-    architectures = {
-        **dict.fromkeys(("NewModel", "NewForMaskedLM", "GteModel", "GteForMaskedLM")),
-        **dict.fromkeys(("NewForSequenceClassification", "GteForSequenceClassification"), "xlmr"),
-        **dict.fromkeys(("NewForTokenClassification", "GteForTokenClassification"), "tagging"),
-    }
-    bare = "GteModel"
-    settings = {
-        **_SHAPE,
-        "segments": ("type_vocab_size", 1),
-        "norm_eps": ("layer_norm_eps", 1e-12),
-        "activation": ("hidden_act", "gelu", _ACTIVATIONS),
-        "dropout": ("hidden_dropout_prob", 0.1),
-        "attention_dropout": ("attention_probs_dropout_prob", 0.0),
-    }
-    fixed = {"tie_word_embeddings": True, "logn_attention_scale": False}
-    computed = {**_ROTARY, "ffn_bias": "out", "norm_order": "post", "head": "transform"}
-    body, head = "gte.", "lm_head."
-    beside = ("lm_head.", "classifier.")
-    tied = {
-        "lm_head.decoder.weight": "gte.embeddings.word_embeddings.weight",
-        "lm_head.bias": "lm_head.decoder.bias",
-    }
-    fused = {"qkv_proj": ("q", "k", "v"), "up_gate_proj": ("up", "gate")}
-    ignored = ("gte.pooler.",)
-    default_theta = 160_000.0
-    modules = {
-        "embeddings/tokens": "gte.embeddings.word_embeddings",
-        "embeddings/segments": "gte.embeddings.token_type_embeddings",
-        "embeddings/norm": "gte.embeddings.LayerNorm",
-        **below(
-            "encoder/layers/",
-            "gte.encoder.layer.{n}.",
-            {
-                **projections("attention", "attention.*"),
-                "attention/out": "attention.o_proj",
-                "attention_norm": "attn_ln",
-                "ffn/in": "mlp.gate",
-                "ffn/gate": "mlp.up",
-                "ffn/out": "mlp.down_proj",
-                "ffn_norm": "mlp_ln",
-            },
-        ),
-        "head": "lm_head.decoder",
-        "head/dense": "lm_head.dense",
-        "head/norm": "lm_head.norm",
-    }
-    classifiers = {
-        "xlmr": {"classifier/dense": "gte.pooler.dense", "classifier/out": "classifier"},
-        "tagging": {"classifier/out": "classifier"},
-    }
-
     def tell(self, fields: Fields, ours: Values) -> None:
         ours |= self.turns(fields, ours["dim"] // ours["heads"])
 
@@ -346,6 +143,6 @@ class Gte(Rotary):
         return {_ROPE: rope(config.rotary_theta, config.rotary_scale)}
 
 
-MODERNBERT = ModernBert()
-EUROBERT = EuroBert()
-GTE = Gte()
+MODERNBERT = ModernBert("modernbert")
+EUROBERT = EuroBert("eurobert")
+GTE = Gte("gte")

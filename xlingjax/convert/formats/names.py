@@ -25,11 +25,6 @@ Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
 OF_WORDS = ("tokens/embedding", "head/bias")  # names' ends where V rows are there, padded here
 
 
-def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """A table of modules with `ours` and `theirs` before its names."""
-    return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
-
-
 @dataclasses.dataclass(frozen=True)
 class Place:
     """A parameter of ours, and the tensors that it is there."""

@@ -4,36 +4,12 @@ and a head of its own, whose names begin with "encoder." and "decoder." here."""
 
 from collections.abc import Sequence
 
-from xlingjax.convert.formats.family import (
-    SWITCH,
-    TAGS_AND_SPANS,
-    Family,
-    Values,
-    differing,
-    projections,
-    renamed,
-)
+from xlingjax.convert.formats.family import SWITCH, Family, Values, differing
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import below
-from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
-_TABLES = {
-    "embeddings/tokens": "embeddings",
-    "embeddings/positions": "position_embeddings",
-    "embeddings/languages": "lang_embeddings",
-    "embeddings/norm": "layer_norm_emb",
-}
-_LAYER = {
-    **projections("layers/attention", "attentions.{n}.*_lin"),
-    "layers/attention_norm": "layer_norm1.{n}",
-    "layers/ffn/in": "ffns.{n}.lin1",
-    "layers/ffn/out": "ffns.{n}.lin2",
-    "layers/ffn_norm": "layer_norm2.{n}",
-}
-_HEAD = "pred_layer.proj"
 _SUMMARY = {
     "summary_type": "first",
     "summary_use_proj": True,
@@ -43,54 +19,6 @@ _SUMMARY = {
 
 
 class Xlm(Family):
-    types = ("xlm",)
-    architectures = {
-        "XLMModel": None,
-        "XLMWithLMHeadModel": None,
-        "XLMForSequenceClassification": "xlm",
-        "XLMForTokenClassification": "tagging",
-        "XLMForQuestionAnsweringSimple": "spans",
-    }
-    bare = "XLMModel"
-    classifier = "xlm"
-    ids = {**Family.ids, "unk_index": "unk_id", "mask_index": "mask_id"}
-    settings = {
-        "layers": "n_layers",
-        "dim": "emb_dim",
-        "heads": "n_heads",
-        "max_positions": "max_position_embeddings",
-        "norm_eps": ("layer_norm_eps", 1e-12),
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.1),
-    }
-    fixed = {
-        "gelu_activation": True,
-        "sinusoidal_embeddings": False,
-        "causal": False,
-        # Adaptive softmax has a head of clusters.
-        "asm": False,
-        "is_encoder": True,
-        "tie_word_embeddings": True,
-    }
-    computed = {
-        "head": "tied",
-        "norm_order": "post",
-        "position_offset": 0,
-        "embedding_scale": False,
-        "decoder_layers": 0,
-        "segments": None,
-    }
-    body, head = "transformer.", "pred_layer."
-    beside = ("pred_layer.", "sequence_summary.", "classifier.", "qa_outputs.")
-    tied = {"pred_layer.proj.weight": "transformer.embeddings.weight"}
-    ignored = ("transformer.position_ids",)
-    modules = {
-        **below("", "transformer.", _TABLES),
-        **below("encoder/", "transformer.", _LAYER),
-        "head": _HEAD,
-    }
-    classifiers = {"xlm": {"classifier/out": "sequence_summary.summary"}, **TAGS_AND_SPANS}
-
     def tell(self, fields: Fields, ours: Values) -> None:
         languages = fields.count("n_langs", 1) if fields.one_of("use_lang_emb", SWITCH, True) else 0
         # The first releases have XLM's own name, transformers writes the other.
@@ -152,26 +80,5 @@ class Xlm(Family):
         return fields
 
 
-class XlmSeq2Seq(Family):
-    head = "encoder.pred_layer."
-    tied = {
-        "encoder.pred_layer.proj.weight": "encoder.embeddings.weight",
-        "decoder.pred_layer.proj.weight": "decoder.embeddings.weight",
-    }
-    modules = {
-        **below("", "encoder.", _TABLES),
-        **below("encoder/", "encoder.", _LAYER),
-        "head": f"encoder.{_HEAD}",
-        **below("decoder_", "decoder.", _TABLES),
-        **below("decoder/", "decoder.", _LAYER),
-        **projections("decoder/layers/cross_attention/attention", "decoder.encoder_attn.{n}.*_lin"),
-        "decoder/layers/cross_attention/norm": "decoder.layer_norm15.{n}",
-        "decoder_head": f"decoder.{_HEAD}",
-    }
-
-    def usual(self, tensors: Tensors) -> Tensors:
-        return renamed(tensors, lambda name: name, self.tied)
-
-
-XLM = Xlm()
-XLM_SEQ2SEQ = XlmSeq2Seq()
+XLM = Xlm("xlm")
+XLM_SEQ2SEQ = Family("xlm_seq2seq")

@@ -62,6 +62,35 @@ def read_squad(
     return list(found.values())
 
 
+# TyDiQA's ids begin with the language in words.
+_IN_WORDS = {
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+}
+
+
+def read_tydiqa(paths: Sequence[Path], task, language: str) -> list[Question]:
+    """TyDiQA's training questions of a language with their whole ids, which XTREME's script cuts
+    off: those of the second file, which the script made the first from and leaves beside it."""
+    questions = read_squad(paths[:1], task, language, numbered=True)
+    wanted = _IN_WORDS[language] + "-"
+    every = read_squad(paths[1:], task, language)
+    whole = [one for one in every if one.id.startswith(wanted)]
+    if [one.question for one in whole] != [one.question for one in questions]:
+        raise UserError(
+            f"{paths[0]} does not hold the questions of {paths[1]} that begin with {wanted!r}, in"
+            " their order: fetch both again"
+        )
+    return [replace(one, key=named.id) for one, named in zip(questions, whole, strict=True)]
+
+
 def checked_question(
     qa: Any, context: str, path: str | Path, *, translated: bool = False
 ) -> Question:

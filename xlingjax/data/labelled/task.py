@@ -1,12 +1,12 @@
 """What a task is: its kind, languages and labels, where its files lie and what reads them.
 
-Those of benchmarks stand in `tasks/` (xtreme, xglue, xnli, applications) and have official files.
-Such a task is called "SUITE/NAME": "xtreme/udpos"; `xlingjax.tasks.task_named` finds it. The files
-of a user are one too: see `labelled.own_task`. A split may be cut as TFDS writes it:
-"dev[:50%]", "dev[50%:]", "train[-400:]". The sets whose rows are parallel over the languages (XNLI,
-PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is MLQA, whose questions stand in some
-languages each: by their ids. "xtreme/udpos[:16]" is the task of the first 16 rows of each set, or
-part of a set.
+Those of benchmarks stand in the tables of `tasks/` (xtreme.toml, xglue.toml, xnli.toml,
+applications.toml) and have official files. Such a task is called "SUITE/NAME": "xtreme/udpos";
+`xlingjax.tasks.task_named` finds it. The files of a user are one too: see `labelled.own_task`. A
+split may be cut as TFDS writes it: "dev[:50%]", "dev[50%:]", "train[-400:]". The sets whose rows
+are parallel over the languages (XNLI, PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is
+MLQA, whose questions stand in some languages each: by their ids. "xtreme/udpos[:16]" is the task of
+the first 16 rows of each set, or part of a set.
 """
 
 from __future__ import annotations

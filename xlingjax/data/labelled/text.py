@@ -51,7 +51,9 @@ class Table:
     hypothesis: tuple[str, ...] = ("hypothesis",)  # empty: single texts
     label: str = "label"
     header: bool = False
-    quoted: bool | None = False  # whether fields may be csv-quoted; None: see `is_quoted`
+    more: int = 0  # columns that may stand behind these, and are not read
+    quoted: bool = False  # fields are csv-quoted
+    may_be_quoted: bool = False  # they are where `is_quoted` finds it
     language: str = ""
     """The column that tells a row's language; rows of others are not read. Empty: all rows are."""
     unlabelled: bool = True
@@ -69,7 +71,7 @@ class Table:
     ) -> list[Example]:
         """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid
         UTF-8, an unknown label."""
-        quoted = is_quoted(path) if self.quoted is None else self.quoted
+        quoted = self.quoted or self.may_be_quoted and is_quoted(path)
         rows = _rows(path, quoted)
         names: Sequence[str] = next(rows, (1, []))[1] if self.header else ()
         needed = {*self.premise, *self.hypothesis, *filter(None, [self.language])}
@@ -83,11 +85,11 @@ class Table:
                 lacks = self.unlabelled and self.columns[-1] == self.label
                 lacks &= len(cells) == len(self.columns) - 1
                 names = self.columns[:-1] if lacks else self.columns
-            if len(cells) != len(names):
+            if not 0 <= len(cells) - len(names) <= self.more:
                 raise UserError(
                     f"{where}: {len(cells)} columns, expected {len(names)}: {_shown(names)}"
                 )
-            row = dict(zip(names, map(str.strip, cells), strict=True))
+            row = dict(zip(names, map(str.strip, cells), strict=False))
             # First: rows of other languages may be broken, and are not read.
             if self.language and row[self.language] != language:
                 continue
@@ -225,28 +227,4 @@ def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
         raise UserError(
             f"{path}: no utterances in this file; each has lines '# text =' and '# intent ='"
         )
-    return examples
-
-
-def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """Facebook's multilingual task-oriented dialogues: `intent TAB start:end:slot,... TAB text TAB
-    locale`, and in the full set a fifth column of tokens."""
-    path = paths[0]
-    examples = []
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        cells = line.split("\t")
-        where = f"{path}, line {number}"
-        if len(cells) not in (4, 5):
-            raise UserError(
-                f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale"
-            )
-        intent, _, text = cells[:3]
-        if not text.strip():
-            raise UserError(f"{where}: the text is empty; fetch the file again, or remove the line")
-        label = known_label(intent.strip(), task.labels, where)
-        examples.append(Example(text.strip(), None, label, number))
-    if not examples:
-        raise UserError(f"{path}: no utterances in this file")
     return examples

@@ -24,7 +24,7 @@ class Columns:
     `-DOCSTART-` lines, where a document begins, end a sentence as blank lines do.
     """
 
-    separator: str | None = "\t"  # none: any run of spaces and tabs
+    separator: str = "\t"  # empty: any run of spaces and tabs
     word: int = 0
     tag: int = 1  # column; -1: the last
     width: int | None = None
@@ -55,10 +55,10 @@ class Columns:
             marks = []
             for number, line in block:
                 where = f"{path}, line {number}"
-                if self.separator is None:
-                    cells = words_of(line)
-                else:
+                if self.separator:
                     cells = line.rstrip(self.separator).split(self.separator)
+                else:
+                    cells = words_of(line)
                 if labelled is None:
                     # The first line tells for the whole file.
                     labelled = not (self.unlabelled and len(cells) == 1)
@@ -183,13 +183,6 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
         if len(sentences) == before:
             raise UserError(f"{path}: no sentences in this file")
     return sentences
-
-
-def read_xsid_slots(paths: Sequence[Path], task, language: str) -> list[Tagged]:
-    """xSID: `number TAB word TAB intent TAB slot`, comments before utterances; slots are BIO."""
-    return Columns(word=1, tag=3, width=4, comments=True, unlabelled=False, gaps=True)(
-        paths[:1], task, language
-    )
 
 
 def _blocks(path: Path, comments: bool) -> Iterator[list[tuple[int, str]]]:
