@@ -151,7 +151,7 @@ def test_cross_attention_reads_the_memory_it_may_see(norm_order):
     queries, keys = fields([1, 1, 1, 1]), fields([1, 1, 1, 1, 0])
     own, cross = bind(SPEC, queries, queries), bind(SPEC, queries, keys)
     params = jax.jit(lambda: block.init(jax.random.key(1), x_BLD, None, own, (memory_BSD, cross)))()
-    apply = jax.jit(lambda memory: block.apply(params, x_BLD, None, own, memory))
+    apply = jax.jit(lambda memory: block.apply(params, x_BLD, None, own, memory)[0])
     out = apply((memory_BSD, cross))
     hidden = apply((memory_BSD.at[:, 4].add(1.0), cross))
     seen = apply((memory_BSD.at[:, 2].add(1.0), cross))
