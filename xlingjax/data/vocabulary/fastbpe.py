@@ -45,10 +45,7 @@ class FastBpeVocabulary(PieceTable):
         # Imported here: it takes a second, and of all vocabularies this one alone needs it.
         import sacremoses
 
-        self._pieces = sorted(ids, key=ids.__getitem__)
-        # The table of embeddings has a row for each, so ids are places in it.
-        if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
-            raise UserError("the ids of its vocabulary have gaps or stand twice; fetch it again")
+        self._take_ids(ids)
         specials = len(XLM_SPECIAL_PIECES)
         if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
             raise UserError(
@@ -166,9 +163,7 @@ class FastBpeVocabulary(PieceTable):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The words, as Moses cut them, joined by spaces, without special ids but `<unk>`."""
-        dropped = self.special_ids - {self.unk_id}
-        pieces = self.pieces(i for i in ids if int(i) not in dropped)
-        return "".join(pieces).replace(END, " ").strip()
+        return "".join(self.pieces(self._said(ids))).replace(END, " ").strip()
 
     def begins_word(self) -> list[bool]:
         """Whether the piece after each id opens a word. `<unk>` is taken to end its word."""

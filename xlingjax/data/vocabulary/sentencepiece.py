@@ -254,10 +254,13 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the pieces; special ids other than `<unk>` are left out."""
-        dropped = self.special_ids - {self.unk_id}
+        return self._processor.decode(self._from_model[self._said(ids)].tolist())
+
+    def _said(self, ids: Iterable[int]) -> list[int]:
+        """Without special ids."""
         # `<unk>` stays, so that a reader of a translation sees that something is missing.
-        kept = [int(self._from_model[i]) for i in ids if int(i) not in dropped]
-        return self._processor.decode(kept)
+        dropped = self.special_ids - {self.unk_id}
+        return [int(i) for i in ids if int(i) not in dropped]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The name of each id, special ones included. Raises UserError for an unknown id."""
@@ -291,9 +294,15 @@ class Vocabulary:
 
 
 class PieceTable(Vocabulary, abc.ABC):
-    """A vocabulary without SentencePiece model. Subclasses fill `_pieces` and call `_take`."""
+    """A vocabulary without SentencePiece model. Subclasses call `_take_ids` and `_take`."""
 
     model_bytes = None
+
+    def _take_ids(self, ids: dict[str, int]) -> None:
+        """`_pieces`, of their ids. Raises UserError where these are not places in a table."""
+        self._pieces = sorted(ids, key=ids.__getitem__)
+        if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
+            raise UserError("the ids of its vocabulary have gaps or stand twice; fetch it again")
 
     @abc.abstractmethod
     def files(self) -> dict[str, bytes]:

@@ -7,7 +7,6 @@ scores stay, so that text of old pieces is cut as before.
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
@@ -19,7 +18,7 @@ from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary import tokenizer_surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
-from xlingjax.data.vocabulary.training import LONGEST_LINE, explain, sentences_of, smoothed_sample
+from xlingjax.data.vocabulary.training import explain, learnt, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
 UNIGRAM = 1  # TrainerSpec.ModelType, of the kind that can be changed
@@ -140,14 +139,14 @@ def extend(
     lines = [old.normalized(line).strip() for line in sample]
 
     @functools.cache
-    def learnt(size: int) -> list[tuple[str, float]]:
+    def candidates(size: int) -> list[tuple[str, float]]:
         return _learnt(proto, lines, size, character_coverage, threads)
 
     left_out: set[str] = set()
     # Asked for again, and for more, when too many of them are known or left out.
     size = pieces
     while True:
-        all_learnt = learnt(size)
+        all_learnt = candidates(size)
         pool = [one for one in all_learnt if one[0] not in known | left_out]
         # A character that is missing is unknown wherever it stands, a longer piece only cut in two.
         pool.sort(key=lambda one: (len(one[0]) > 1, -one[1]))
@@ -181,17 +180,14 @@ def _learnt(
     proto: Any, lines: list[str], size: int, character_coverage: float, threads: int
 ) -> list[tuple[str, float]]:
     """(piece, score) of `size` pieces, or of as many as the text has."""
-    import sentencepiece
-
-    model = io.BytesIO()
     # The trainer refuses a size that cannot hold the characters and <unk>.
     smallest = len({*"".join(lines)}) + 1
     options = {name: getattr(proto.trainer_spec, name) for name in OF_TRAINING}
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            vocab_size=max(size, smallest) + 1,
+        model = learnt(
+            iter(lines),
+            max(size, smallest) + 1,
+            threads,
             model_type="unigram",
             # Fewer than asked for are no failure.
             hard_vocab_limit=False,
@@ -205,15 +201,11 @@ def _learnt(
             bos_id=-1,
             eos_id=-1,
             pad_id=-1,
-            shuffle_input_sentence=False,
-            max_sentence_length=LONGEST_LINE,
-            num_threads=threads,
-            minloglevel=2,
             **options,
         )
     except RuntimeError as error:
         raise UserError(explain(str(error), size)) from None
-    pieces = type(proto).FromString(model.getvalue()).pieces
+    pieces = type(proto).FromString(model).pieces
     return [(piece.piece, piece.score) for piece in pieces if piece.type == NORMAL]
 
 

@@ -23,6 +23,7 @@ from xlingjax.data.vocabulary.tokenizer_files import (
     ROLES,
     UNREADABLE,
     content_of,
+    pieces_of,
     read_object,
     special_of,
 )
@@ -67,9 +68,7 @@ class TokenizerVocabulary(PieceTable):
         # Added tokens have rows of the table, too.
         found = self.tokenizer.get_vocab(with_added_tokens=True)
         ids = {piece.removeprefix("\0"): i for piece, i in found.items()}
-        self._pieces = sorted(ids, key=ids.__getitem__)
-        if [ids[piece] for piece in self._pieces] != list(range(len(ids))):
-            raise UserError("the ids of tokenizer.json have gaps or stand twice")
+        self._take_ids(ids)
         added = config.get("added_tokens") or ()
         for token in added:
             # The library passes over an empty one.
@@ -122,9 +121,7 @@ class TokenizerVocabulary(PieceTable):
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        dropped = self.special_ids - {self.unk_id}
-        kept = [int(i) for i in ids if int(i) not in dropped]
-        return self.tokenizer.decode(kept, skip_special_tokens=False)
+        return self.tokenizer.decode(self._said(ids), skip_special_tokens=False)
 
     def begins_word(self) -> list[bool]:
         # "[CLS]" does not go on with "##" and opens no word either.
@@ -143,7 +140,7 @@ def _unmatched(config: dict[str, Any], unknown: str) -> dict[str, Any]:
     added = config.get("added_tokens") or ()
     # Those of the model keep their ids; others would move up if one were gone.
     special = {one["content"] for one in added if one["special"] and one["content"] != unknown}
-    special &= {piece for piece, *_ in pieces} if isinstance(pieces, list) else {*pieces}
+    special &= pieces_of(model)
     if isinstance(pieces, list):
         named = [[f"\0{piece}" if piece in special else piece, score] for piece, score in pieces]
     else:

@@ -124,9 +124,13 @@ def _usual_special(content: bytes | None) -> dict[str, str]:
 
 def _pieces_in(config: dict[str, Any]) -> set[str]:
     added = {token["content"] for token in config.get("added_tokens") or ()}
-    vocab = config["model"].get("vocab") or ()
+    return added | pieces_of(config["model"])
+
+
+def pieces_of(model: dict[str, Any]) -> set[str]:
+    vocab = model.get("vocab") or ()
     # Unigram lists [piece, score], the others have a table of ids by piece.
-    return added | ({piece for piece, *_ in vocab} if isinstance(vocab, list) else {*vocab})
+    return {piece for piece, *_ in vocab} if isinstance(vocab, list) else {*vocab}
 
 
 def read_object(path: Path) -> dict[str, Any]:

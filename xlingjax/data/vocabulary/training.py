@@ -125,6 +125,26 @@ def _count(texts: Sequence[Text]) -> int:
     return sum(1 for _ in sentences_of(texts))
 
 
+def learnt(lines: Iterator[str], pieces: int, threads: int, **options: Any) -> bytes:
+    """A SentencePiece model. options: SentencePiece's. Raises RuntimeError: see `explain`."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=lines,
+        model_writer=model,
+        vocab_size=pieces,
+        # A sample is drawn already, by our seed.
+        shuffle_input_sentence=False,
+        # SentencePiece passes over longer lines than this, by default than 4192 bytes.
+        max_sentence_length=LONGEST_LINE,
+        num_threads=threads,
+        minloglevel=2,
+        **options,
+    )
+    return model.getvalue()
+
+
 def train_vocabulary(
     out: str | os.PathLike,
     *,
@@ -151,8 +171,6 @@ def train_vocabulary(
     give the same bytes. Raises UserError: no text, a size that cannot hold its characters, a folder
     that cannot be written.
     """
-    import sentencepiece
-
     if model_type not in ("unigram", "bpe"):
         raise UserError(f"unknown model_type '{model_type}'; use unigram or bpe")
     by_language = texts_by_language(mono, parallel, require_aligned=True)
@@ -167,11 +185,10 @@ def train_vocabulary(
     def trained(pieces: int) -> tuple[bytes, dict[str, int]]:
         """The model of so many pieces; how many sentences of each language it was drawn from."""
         sample, wanted = smoothed_sample(by_language, alpha, sentences, seed)
-        model = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=sample,
-            model_writer=model,
-            vocab_size=pieces,
+        model = learnt(
+            sample,
+            pieces,
+            threads,
             **options,
             normalization_rule_name=normalization,
             # Ids of layout "xlm", in the model itself: no table stands between it and the run.
@@ -180,14 +197,8 @@ def train_vocabulary(
             pad_id=2,
             unk_id=3,
             control_symbols=special,
-            # The sample is drawn already, by our seed.
-            shuffle_input_sentence=False,
-            # SentencePiece passes over longer lines than this, by default than 4192 bytes.
-            max_sentence_length=LONGEST_LINE,
-            num_threads=threads,
-            minloglevel=2,
         )
-        return model.getvalue(), wanted
+        return model, wanted
 
     try:
         model_bytes, wanted = trained(size)
