@@ -14,7 +14,8 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged, is_lost
+from xlingjax.data.labelled import records
+from xlingjax.data.labelled.records import Bitext, is_lost
 from xlingjax.data.labelled.task import KINDS, Task, find, read
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
@@ -142,11 +143,11 @@ class BenchmarkFiles(seqio.DataSource):
 
     def _records(self, split: str) -> Sequence[Any]:
         """Without what a translated training set lost."""
-        records = read(self.task, self.folder, split, self.language)
+        found = read(self.task, self.folder, split, self.language)
         # Lost rows keep their place in the file for translations; as examples they are noise.
         if split.startswith("translate_train"):
-            return [one for one in records if not is_lost(one)]
-        return records
+            return [one for one in found if not is_lost(one)]
+        return found
 
     def get_dataset(
         self,
@@ -158,7 +159,7 @@ class BenchmarkFiles(seqio.DataSource):
     ) -> tf.data.Dataset:
         """In the order of the file: SeqIO shuffles after this. Raises UserError for its faults."""
         # Read here, not in the generator, where TensorFlow would wrap a UserError in its own.
-        records = self._records(split)
+        found = self._records(split)
         signature = {
             "language": _TEXT,
             "inputs": _TEXT,
@@ -167,7 +168,7 @@ class BenchmarkFiles(seqio.DataSource):
         }
 
         def examples() -> Iterator[dict[str, Any]]:
-            for record in records:
+            for record in found:
                 yield {
                     "language": self.language,
                     "inputs": input_text(record, self.task.name),
@@ -288,16 +289,11 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
             for side in ("source", "target")
         )
         return Bitext(*sides, frozenset(values["gold"]) or None)
-    if KINDS[kind] == "Example":
-        return Example(
-            values["premise"],
-            # Tensors have no None, so what a file does not give was written as an empty string.
-            values["hypothesis"] or None,
-            values["label"] or None,
-        )
-    if KINDS[kind] == "SourceTarget":
-        return SourceTarget(values["source"], values["target"] or None)
-    return {"Tagged": Tagged, "Question": Question}[KINDS[kind]](**values)
+    # Tensors have no None, so what a file does not give was written as an empty string.
+    for name in ("hypothesis", "label", "target"):
+        if values.get(name) == "":
+            values[name] = None
+    return getattr(records, KINDS[kind])(**values)
 
 
 def _text(value: Any) -> Any:
