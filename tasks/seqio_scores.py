@@ -8,6 +8,7 @@ from typing import Any
 
 import seqio
 
+from xlingjax.data.seqio.task_text import failed
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 from xlingjax.tasks import suites
@@ -69,9 +70,7 @@ def evaluated(
         raise
     # The task's code may raise anything.
     except Exception as error:
-        raise UserError(
-            f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}"
-        ) from error
+        raise failed(task, error) from error
     try:
         found, _ = evaluator.evaluate(
             compute_metrics=True, predict_fn=predict_fn, score_fn=score_fn

@@ -94,9 +94,7 @@ def sampling_table(
         epochs = 1000 * rows_per_step * share / size["rows"]
         row = {
             "name": name,
-            "sentences": round(size["sentences"]),
-            "tokens": round(size["tokens"]),
-            "rows": round(size["rows"]),
+            **{count: round(size[count]) for count in ("sentences", "tokens", "rows")},
             "share": round(share, 6),
             "epochs_per_1000_steps": round(epochs, 4),
         }

@@ -14,6 +14,7 @@ from typing import Any
 
 from xlingjax.data.text.files import open_bytes
 from xlingjax.errors import UserError
+from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.packages import package
 
 _STEM = re.compile(r"^(?P<code>simple|[a-z]{2,3}(?:_[a-z]+)*)wiki(?:-|\.)")
@@ -56,9 +57,8 @@ def articles(path: Path) -> Iterator[list[str]]:
         raise
     # What libraries raise of a file has no common kind: EOFError, ParseError, OSError ...
     except Exception as error:
-        reason = str(error).splitlines() or [type(error).__name__]
         raise UserError(
-            f"{path}: no readable dump of MediaWiki ({reason[0]}); fetch it again"
+            f"{path}: no readable dump of MediaWiki ({first_line(error)}); fetch it again"
         ) from None
 
 

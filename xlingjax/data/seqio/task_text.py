@@ -158,10 +158,10 @@ def open_task(task: seqio.Task, split: str, use_cached: bool = False) -> tf.data
         raise
     # The task's code may raise anything.
     except Exception as error:
-        raise _failed(task, error) from error
+        raise failed(task, error) from error
 
 
-def _failed(task: seqio.Task, error: Exception) -> UserError:
+def failed(task: seqio.Task, error: Exception) -> UserError:
     return UserError(
         f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}"
     )
@@ -323,7 +323,7 @@ def _batches(
     try:
         yield from data.ragged_batch(1024)
     except tf.errors.OpError as error:
-        raise _failed(task, error) from error
+        raise failed(task, error) from error
 
 
 def without_end(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Encoded:
@@ -361,7 +361,7 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
         stamps = _stamps(task.source.list_shards(split))
     # TFDS raises many things where a set is not there.
     except Exception as error:
-        raise _failed(task, error) from error
+        raise failed(task, error) from error
     if stamps is None:
         return None
     settings = vars(task.source)
