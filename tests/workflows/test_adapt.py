@@ -303,7 +303,9 @@ def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
     assert main([*given, "--hours", "0.00001", *more]) == 2
     assert "--hours is too little" in capsys.readouterr().err
     assert main([*given, "--hours", "0.03", *more]) == 0
-    assert "measured in a trial" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    # The trial's own text, steps and page would be told twice.
+    assert "measured in a trial" in out and out.count("finished at step") == 1
     record = json.loads((tmp_path / "out" / "adapted.json").read_text())
     speed = record["speed"]
     left = record["training_seconds"] + speed["seconds_per_evaluation"]
@@ -329,6 +331,13 @@ def test_what_a_model_was_made_for_is_what_it_learns(
     if modules:
         (tmp_path / "modules.json").write_text("[]")
     assert default_objectives(str(tmp_path), pairs) == (wanted,)
+
+
+@pytest.mark.parametrize(("head", "wanted"), [(False, "distillation"), (True, "mlm")])
+def test_an_imported_run_learns_what_its_folder_would(tmp_path, head, wanted):
+    record = {"released": {"model_type": "bert", "vocabulary_head": head}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert default_objectives(str(tmp_path), ["p"]) == (wanted,)
 
 
 def test_heldout_pairs_keep_line_beside_line(tmp_path):

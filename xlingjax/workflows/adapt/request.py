@@ -173,7 +173,9 @@ def default_objectives(
     if teacher:
         return ("distillation",)
     if is_run(source):
-        of_sentences = sentences_of(read_run_record(source)) is not None
+        record = read_run_record(source)
+        of_sentences = sentences_of(record) is not None
+        of_sentences |= record.get("released", {}).get("vocabulary_head") is False
     else:
         folder = import_model.located(source)
         named = []

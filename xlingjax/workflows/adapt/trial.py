@@ -1,7 +1,9 @@
 """How long a recipe's step takes on this machine, by a trial, and how many fit into hours."""
 
+import contextlib
 import dataclasses
 import functools
+import io
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -63,7 +65,12 @@ def measured(
             checkpoint=CheckpointConfig(every=0),
             stopping=StoppingConfig(),
         )
-        if launch(dataclasses.replace(trial, plan=plan), folder, "pretrain", machine, until):
+        print(f"measuring how long a step takes: {steps} steps", flush=True)
+        # The training says the same of its text, and the trial's page is removed.
+        with contextlib.redirect_stdout(io.StringIO()):
+            trial = dataclasses.replace(trial, plan=plan)
+            status = launch(trial, folder, "pretrain", machine, until)
+        if status:
             raise Stopped("stopped while its speed was measured; the same command begins again")
         speed = _speed(folder)
         if evaluations:

@@ -1,6 +1,7 @@
 """The steps that a recipe's run would compile, compiled for devices that are not there, in a
 process of its own: a compiler that fails takes nothing else with it."""
 
+import dataclasses
 import math
 import re
 import time
@@ -31,6 +32,7 @@ from xlingjax.training.stages import latest, starts
 from xlingjax.training.step import abstract_state, make_train_step
 from xlingjax.workflows.plan.machines import devices_of, machine_named
 from xlingjax.workflows.plan.roofline import sent_of
+from xlingjax.workflows.plan.traffic import traffic
 from xlingjax.workflows.tables.flops import columns, step_flops
 
 LOOKED_AT = 100  # steps of a stage whose turns are looked up; the rest are as these
@@ -193,7 +195,9 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
     arguments, results = memory.argument_size_in_bytes, memory.output_size_in_bytes
     temporaries = memory.temp_size_in_bytes
     # Compilers of GPUs that are not there give no costs; others count a loop once.
-    costs = program.cost_analysis() or {}
+    costs = program.cost_analysis()
+    parts = {} if costs else traffic(program.as_text())
+    accessed = costs["bytes accessed"] if costs else sum(one.bytes for one in parts.values())
     return {
         "seconds": seconds,
         "error": "",
@@ -202,7 +206,8 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
         # The new state takes the memory of the old one.
         "peak": arguments + results - memory.alias_size_in_bytes + temporaries,
         # At least: each byte is read or written once, of temporaries both.
-        "moved": max(costs.get("bytes accessed", 0.0), arguments + results + 2 * temporaries),
+        "moved": max(accessed, arguments + results + 2 * temporaries),
+        "traffic": {part: dataclasses.asdict(one) for part, one in parts.items()},
     }
 
 
