@@ -100,9 +100,7 @@ def pooling_weights(
 def _pooled_states(model, layers: tuple[int, ...] | None, params, batch, weights_PBL):
     """float32 [P, N+1, B, D], or of these layers."""
     # Pooled on the device, so that vectors come back and not the states of all tokens.
-    h_NBLD = model.encode(params, batch, bidirectional, rng=None, all_layers=True)
-    if layers is not None:
-        h_NBLD = h_NBLD[jnp.array(layers)]
+    h_NBLD = _states_of(model, layers, params, batch)
     # Sums over tokens are float32 whatever the layers compute in.
     return jnp.einsum("nbld,pbl->pnbd", h_NBLD.astype(jnp.float32), weights_PBL)
 
@@ -188,8 +186,17 @@ def _batches(
 
 def _states(model, layers: tuple[int, ...], params, batch):
     """float32 [B, layers, L, D]."""
+    h_NBLD = _states_of(model, layers, params, batch)
+    return jnp.swapaxes(h_NBLD, 0, 1).astype(jnp.float32)
+
+
+def _states_of(model, layers: tuple[int, ...] | None, params, batch):
+    """[layers, B, L, D]; None: of all, the embedding output first."""
+    if layers == (model.config.layers,):
+        # The states of the others are not kept.
+        return model.encode(params, batch, bidirectional)[None]
     h_NBLD = model.encode(params, batch, bidirectional, all_layers=True)
-    return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
+    return h_NBLD if layers is None else h_NBLD[jnp.array(layers)]
 
 
 def token_states(

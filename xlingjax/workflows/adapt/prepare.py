@@ -36,7 +36,7 @@ CHUNK = 1024  # predicted tokens whose logits are in memory: vocabularies are la
 EVALUATIONS = 5  # of the whole training, at most
 SURE = 0.97  # of the hours: the program must begin and end, too
 WRITING, MEASURING, TRIAL = 0.15, 0.1, 0.1  # shares of the hours
-FEWEST = 16  # lines of a file that is measured on, where there are so many
+FEWEST = 64  # lines of a file that is measured on, where there are so many
 SAFE_SECONDS = 1200  # of training that a lost machine costs at most
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
