@@ -105,5 +105,5 @@ def at_hand(monkeypatch, cache):
     monkeypatch.setattr(
         import_model,
         "import_apart",
-        lambda folder, run: print(import_model.import_model(str(folder), str(run))),
+        lambda folder, run, verify: print(import_model.import_model(str(folder), str(run), verify)),
     )

@@ -35,7 +35,7 @@ def cache(tmp_path_factory):
         patch.setattr(
             import_model,
             "import_apart",
-            lambda folder, run: import_model.import_model(str(folder), str(run)),
+            lambda folder, run, verify: import_model.import_model(str(folder), str(run), verify),
         )
         yield
 
@@ -205,7 +205,7 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
 def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(
-        import_model, "import_apart", lambda folder, run: made.append(folder) or run.mkdir()
+        import_model, "import_apart", lambda *given: made.append((given[0], given[2])) or given[1].mkdir()
     )
     first_model(str(place / "hf"), tmp_path / "again")
     assert not made
@@ -214,7 +214,8 @@ def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_pa
     first_model(str(copy), tmp_path / "other")
     os.utime(copy / "config.json", (0, 0))
     first_model(str(copy), tmp_path / "changed")
-    assert made == [copy, copy]
+    first_model(str(copy), tmp_path / "unverified", verify=False)
+    assert made == [(copy, True), (copy, True), (copy, False)]
 
 
 @pytest.mark.long

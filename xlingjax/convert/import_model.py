@@ -94,10 +94,10 @@ def import_model(
     return "\n".join([first, *lines])
 
 
-def imported(source: str) -> str:
+def imported(source: str, verify: bool = True) -> str:
     """The workdir of the Hugging Face model `source` (folder or hub id) below $XLINGJAX_CACHE,
-    where it is imported when it is first asked for, compared with transformers. Raises UserError.
-    """
+    where it is imported when it is first asked for, compared with transformers unless `verify` is
+    False. Raises UserError."""
     folder = Path()
     if source:
         folder = located(source).resolve()
@@ -110,19 +110,20 @@ def imported(source: str) -> str:
     paths = (*folder.iterdir(), *folder.glob("*/*"))
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     # By version, too, since a later one may read the same files otherwise.
-    identity = repr((str(folder), sorted(files), __version__))
+    identity = repr((str(folder), sorted(files), __version__, verify))
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
     run = cache_root() / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(run.with_suffix(".lock")):
         if not run.is_dir():
-            import_apart(folder, run)
+            import_apart(folder, run, verify)
     return str(run)
 
 
-def import_apart(folder: Path, run: Path) -> None:
+def import_apart(folder: Path, run: Path, verify: bool = True) -> None:
     """`import_model` as a process: here JAX may not begin yet, nor take an accelerator's memory."""
     command = [sys.executable, "-m", "xlingjax", "import", str(folder), "--to", str(run)]
+    command += [] if verify else ["--unverified"]
     done = subprocess.run(
         command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )

@@ -43,6 +43,7 @@ FEWEST = 100  # pairs, of which something can be learned and measured
 PIECES = 16_000  # of the vocabulary: words are pieces of their own, as far as there are so many
 BATCH = 512  # pairs, each other's negatives
 EPOCHS = 24
+TRAINING = 0.8  # of the time; the rest is for evaluations, floors and the export
 UNMEASURED = 2_000_000  # tokens a minute, which any machine reads in that time
 TOLD = 20  # findings of the check
 RECORD = "start.json"
@@ -211,8 +212,7 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
             draft = folder / "draft.gin"
             write_text(draft, _recipe(values))
             speed = measured([str(draft)], (), folder / "trial", machine, evaluations=False)
-            # What evaluations, floors and the export take.
-            left = 0.8 * (until - time.monotonic()) - speed["seconds_to_compile"]
+            left = TRAINING * (until - time.monotonic()) - speed["seconds_to_compile"]
             steps = min(values["TRAIN_STEPS"], int(left / speed["seconds_per_step"]))
             if steps < 1:
                 raise UserError(
@@ -223,7 +223,9 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
             print(f"{steps:,} steps of {values['BATCH']} pairs fit into the time", flush=True)
         # Whole and last: the same command goes on with it.
         write_text(recipe, _recipe(values))
-    status = launch(read_recipe([str(recipe)], ()), folder / "run", "pretrain", machine)
+    # Of a machine that became slower, fewer steps.
+    trained = time.monotonic() + TRAINING * (until - time.monotonic())
+    status = launch(read_recipe([str(recipe)], ()), folder / "run", "pretrain", machine, trained)
     if status:
         return status
     shutil.rmtree(folder / "model", ignore_errors=True)

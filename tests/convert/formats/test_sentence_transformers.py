@@ -229,7 +229,9 @@ def test_options_say_what_no_file_says(released, tmp_path, capsys):
 
 def test_an_import_is_another_when_a_file_of_a_module_is(released, tmp_path, monkeypatch):
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(import_model, "import_apart", lambda folder, run: run_from(folder, run))
+    monkeypatch.setattr(
+        import_model, "import_apart", lambda folder, run, verify: run_from(folder, run)
+    )
     folder = beside(released, tmp_path / "st", VERSION_2)
     first = import_model.imported(str(folder))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(old_pooling("cls_token")))

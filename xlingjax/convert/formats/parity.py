@@ -75,8 +75,8 @@ def interop() -> Any:
         from transformers.utils import logging
     except ImportError:
         raise UserError(
-            "comparing with transformers needs it: pip install 'xlingjax[interop]', or say"
-            " --unverified"
+            "comparing with transformers needs it: pip install 'xlingjax[interop]' (in a clone:"
+            " make setup-interop), or say --unverified"
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -42,10 +42,15 @@ _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
 
 def prepare(
-    request: Request, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]
+    request: Request,
+    folder: Path,
+    machine: RuntimeConfig,
+    verify: bool,
+    check_start: Callable[[str], None],
 ) -> dict:
-    """Everything that the training needs, and what it begins from measured. check_start: raises
-    UserError for a first model that cannot be exported. Raises UserError."""
+    """Everything that the training needs, and what it begins from measured. verify: compares what
+    is imported with transformers; check_start: raises UserError for a first model that cannot be
+    exported. Raises UserError."""
     began = time.monotonic()
     seconds = SURE * 3600 * (request.hours or 0)
     _check_paths(request)
@@ -53,7 +58,7 @@ def prepare(
     for name in ("start", "heldout", "trial", "teacher"):
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
-    first_model(request.source, start)
+    first_model(request.source, start, verify)
     check_start(str(start))
     # To be written and compared as it was read; where that was not now, a share.
     exporting = max(time.monotonic() - began, min(60, WRITING * seconds))
@@ -72,7 +77,7 @@ def prepare(
     print(f"held out: {counts or 'nothing'}")
 
     if request.taught_by:
-        _taught(request, request.taught_by, start, folder / "teacher")
+        _taught(request, request.taught_by, start, folder / "teacher", verify)
 
     # Written three times: first to be read for the memory, then with the microbatches for the
     # trial, at last with the steps that the trial allows.
@@ -143,7 +148,7 @@ def _check_paths(request: Request) -> None:
         raise UserError(f"--gold {request.gold}: no such folder")
 
 
-def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
+def _taught(request: Request, teacher: str, start: Path, folder: Path, verify: bool) -> None:
     """Writes the teacher's texts, `lines.txt`, and their vectors, `vectors.npy`: of each pair the
     side in the one language that all pairs share, English where they share two. Raises
     UserError."""
@@ -160,7 +165,7 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     if teacher == request.source:
         run = start
     elif not is_run(teacher):
-        run = import_model.imported(str(import_model.located(teacher)))
+        run = import_model.imported(str(import_model.located(teacher)), verify)
     # Before the vectors of what may be millions of lines.
     theirs, ours = width_of(run), width_of(start)
     if theirs != ours:
@@ -179,7 +184,7 @@ def _taught(request: Request, teacher: str, start: Path, folder: Path) -> None:
     print(encode(str(run), str(text), language, str(folder / "vectors.npy")), flush=True)
 
 
-def first_model(source: str, start: Path) -> None:
+def first_model(source: str, start: Path, verify: bool = True) -> None:
     """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is
     imported. Raises UserError for a file of another program."""
     if is_run(source):
@@ -195,7 +200,7 @@ def first_model(source: str, start: Path) -> None:
             " RUN"
         )
     # Imported once, and kept for every folder that adapts this model.
-    imported = Path(import_model.imported(str(files)))
+    imported = Path(import_model.imported(str(files), verify))
     # A copy that was cut short must not pass for the model.
     with whole(str(start)) as partial:
         shutil.copytree(imported, partial, dirs_exist_ok=True)

@@ -73,6 +73,7 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
             request,
             folder,
             machine,
+            not export.unverified,
             lambda start: require_exportable(start, not export.unverified, export.language),
         )
         # Written when all is prepared: a record with settings tells a later start to go on.
