@@ -42,6 +42,6 @@ for path in sorted(Path(sys.argv[1]).glob("*.txt")):
     figures = re.findall(r"(\w+ \w+) ([\d.]+)", path.read_text().partition(": ")[2])
     rows.append({"model": path.stem.rpartition("-")[0] or path.stem, **{name: float(value) for name, value in figures}})
 by_model = pd.DataFrame(rows).groupby("model")
-shown = by_model.mean().round(1).astype(str) + " ± " + by_model.std().round(1).astype(str)
-print(shown.T.to_markdown())
+spread = by_model.std().map(lambda one: "" if pd.isna(one) else f" ± {one:.1f}")
+print((by_model.mean().map("{:.1f}".format) + spread).T.to_markdown())
 END

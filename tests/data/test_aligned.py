@@ -1,5 +1,8 @@
 """Pairs as people have them, read as pairs of lines."""
 
+import gzip
+from pathlib import Path
+
 import pytest
 
 from xlingjax.data.text.aligned import read_aligned
@@ -57,7 +60,42 @@ def test_a_table_tells_its_languages(tmp_path, name, text):
     assert read_aligned([str(tmp_path / name)], ()) == {("fon", "fra"): [("ɖokpo", "un")]}
 
 
-@pytest.mark.parametrize("header", ["english\tyoruba", "fra\tfon\ten", "fra", "fra\tfr"])
+def test_other_columns_of_a_table_are_left_out(tmp_path):
+    path = tmp_path / "m.tsv"
+    path.write_text("id\ten\tscore\tsw\n7\tone  two\t0.9\tmoja mbili\n", "utf-8")
+    assert read_aligned([str(path)], ()) == {("en", "sw"): [("one two", "moja mbili")]}
+    path.write_text("id\ten\tscore\tsw\n7\tone\n", "utf-8")
+    with pytest.raises(UserError, match="m.tsv, line 2: 2 columns, and the header names 4"):
+        read_aligned([str(path)], ())
+
+
+def test_the_names_of_two_files_say_which_language_is_which(tmp_path):
+    for name, line in {"train.sw": "moja", "train.en": "one"}.items():
+        (tmp_path / name).write_text(f"{line}\n", "utf-8")
+    files = [str(tmp_path / "train.sw"), str(tmp_path / "train.en")]
+    assert read_aligned(files, ("en", "sw")) == {("en", "sw"): [("one", "moja")]}
+    # Another name for the languages is the user's to give, in the order of the files.
+    assert read_aligned(files, ("kab", "fr")) == {("fr", "kab"): [("one", "moja")]}
+
+
+def test_no_other_format_is_taken_for_lines(tmp_path):
+    for name in ("a.en.csv", "a.sw.csv"):
+        (tmp_path / name).write_text("1,one\n", "utf-8")
+    with pytest.raises(UserError, match="a.en.csv is not read as text"):
+        read_aligned([str(tmp_path / "a.en.csv"), str(tmp_path / "a.sw.csv")], ())
+
+
+def test_a_translation_memory_that_was_cut_off(tmp_path):
+    (name,) = memory(tmp_path / "m.tmx", ("en", "sw", "one", "moja"))
+    packed = gzip.compress(Path(name).read_bytes())
+    (tmp_path / "m.tmx.gz").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(UserError, match="m.tmx.gz is no translation memory that can be read"):
+        read_aligned([str(tmp_path / "m.tmx.gz")], ())
+
+
+@pytest.mark.parametrize(
+    "header", ["english\tyoruba", "fra\tfon\ten", "fra", "fra\tfr", "src\ttgt"]
+)
 def test_a_table_that_does_not_tell_its_languages_is_refused(tmp_path, header):
     path = tmp_path / "m.tsv"
     path.write_text(f"{header}\n", "utf-8")

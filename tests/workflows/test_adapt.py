@@ -205,7 +205,9 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
 def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(
-        import_model, "import_apart", lambda *given: made.append((given[0], given[2])) or given[1].mkdir()
+        import_model,
+        "import_apart",
+        lambda *given: made.append((given[0], given[2])) or given[1].mkdir(),
     )
     first_model(str(place / "hf"), tmp_path / "again")
     assert not made

@@ -134,6 +134,51 @@ def test_pairs_that_are_shifted_are_told_and_read_again_when_repaired(lines, tmp
         assert "t.en has changed since" in capsys.readouterr().err
 
 
+def test_a_held_out_sentence_is_learned_in_no_pair(tmp_path):
+    """One English text, translated into two languages."""
+    english = [f"sentence {number} of many" for number in range(400)]
+    texts = {
+        ("en", code): [(line, f"{code} {line[::-1]}") for line in english] for code in ("sw", "yo")
+    }
+    start._write_text(texts, tmp_path, seed=0)
+    learned = {
+        line
+        for code in ("sw", "yo")
+        for line in (tmp_path / f"train/en-{code}.en").read_text("utf-8").splitlines()
+    }
+    held = {
+        line
+        for code in ("sw", "yo")
+        for line in (tmp_path / f"held_out/en-{code}.en").read_text("utf-8").splitlines()
+    }
+    assert len(held) >= 40 and not held & learned
+
+
+def test_a_folder_that_is_read_is_not_written_to(lines, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code in ("fur", "kab"):
+        shutil.copy(lines / f"train.{code}", tmp_path / f"fur-kab.{code}")
+    assert main(["start", ".", "--to", "runs/start"]) == 2
+    assert "lies in ., whose files are read; choose another --to" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_that_was_added_is_not_passed_over(lines, tmp_path, capsys, monkeypatch):
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    for code in ("fur", "kab"):
+        shutil.copy(lines / f"train.{code}", pairs / f"fur-kab.{code}")
+    words = ["start", str(pairs), "--to", f"{tmp_path}/out"]
+    monkeypatch.setattr(start, "_trained", lambda *_: 0)
+    assert main(words) == 0
+    # The minutes have decided nothing yet.
+    assert main([*words, "--minutes", "3"]) == 0
+    for code in ("fur", "kab"):
+        shutil.copy(lines / f"train.{code}", pairs / f"more.fur-kab.{code}")
+    assert main(words) == 2
+    assert "more.fur-kab.fur has changed since" in capsys.readouterr().err
+
+
 @pytest.mark.long
 @pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA is not set")
 def test_real_pairs_are_found_better_than_without_training(tmp_path):

@@ -108,7 +108,8 @@ def imported(source: str, verify: bool = True) -> str:
         )
     # The files of a sentence encoder's modules lie one folder further down.
     paths = (*folder.iterdir(), *folder.glob("*/*"))
-    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    stats = {str(path): path.stat() for path in paths if path.exists()}
+    files = [(name, one.st_size, one.st_mtime_ns) for name, one in stats.items()]
     # By version, too, since a later one may read the same files otherwise.
     identity = repr((str(folder), sorted(files), __version__, verify))
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]

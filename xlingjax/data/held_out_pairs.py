@@ -51,9 +51,9 @@ def pairs_with_pivot(patterns: Sequence[str]) -> dict[str, Pairs]:
 
 
 def pivot_of(files: Sequence[Pair]) -> str:
-    """English, or where no pair has it the language of most pairs, of equals the last."""
+    """The language of most pairs; of equals English, or else the last."""
     count = Counter(code for pair in files if pair.translates for code in pair.languages)
-    return PIVOT if PIVOT in count else max(count, key=lambda code: (count[code], code), default="")
+    return max(count, key=lambda code: (count[code], code == PIVOT, code), default="")
 
 
 def _with_pivot(files: Sequence[Pair]) -> dict[str, Pairs]:

@@ -22,6 +22,7 @@ from xlingjax.objectives.base import TokenObjective
 from xlingjax.objectives.retrieval import SentencePairs
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
+from xlingjax.report.run import read_run
 from xlingjax.runtime.files import append_line, write_json
 from xlingjax.runtime.machine import RuntimeConfig, give_back_memory, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
@@ -85,6 +86,13 @@ def launch(
         files=files,
     )
     return result.exit_code
+
+
+def ended(workdir: Path) -> bool:
+    """Whether a run is whole: it has all its steps, or ended early or when its time was over."""
+    if not (workdir / "result.json").is_file():
+        return False
+    return read_run(workdir).result.get("exit_reason") == "finished"
 
 
 def checked(recipe: Recipe) -> list[Any]:

@@ -22,7 +22,7 @@ from xlingjax.config.recipe import read_recipe
 from xlingjax.convert.export_model import export_model
 from xlingjax.data.check import check
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.text.aligned import Lines, files_of, read_aligned, require_two
+from xlingjax.data.text.aligned import Codes, Lines, files_of, read_aligned, require_two
 from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import train_vocabulary
@@ -36,7 +36,7 @@ from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt.request import Request, default_objectives
 from xlingjax.workflows.adapt.run import Export, adapt
 from xlingjax.workflows.adapt.trial import measured
-from xlingjax.workflows.launch import launch
+from xlingjax.workflows.launch import ended, launch
 
 HELD_OUT = 500  # pairs that are measured on, at most a tenth
 FEWEST = 100  # pairs, of which something can be learned and measured
@@ -78,14 +78,16 @@ def start(request: Start, output: str, machine: RuntimeConfig) -> int:
         raise UserError(
             f"--to {folder}: a recipe separates paths by spaces and commas; give another"
         )
+    for one in request.inputs:
+        if Path(one).absolute() in (folder, *folder.parents):
+            raise UserError(f"--to {folder} lies in {one}, whose files are read; {REMEDY}")
+    hashes = {os.path.abspath(one): content_hash(one) for one in files_of(request.inputs)}
     if request.source:
         # Before anything is read: a name that leads nowhere.
         default_objectives(request.source, request.inputs)
-    files = files_of(request.inputs)
-    with alone_in(folder, "choose another --to"):
-        if not _begun(request, folder):
+    with alone_in(folder, REMEDY):
+        if not _begun(request, folder, hashes):
             lines = read_aligned(request.inputs, request.languages)
-            hashes = {os.path.abspath(one): content_hash(one) for one in files}
             record = {"request": _as_json(request), "inputs": hashes, "read": False}
             write_json(folder / RECORD, record)
             _write_text(lines, folder / "text", request.seed)
@@ -96,24 +98,28 @@ def start(request: Start, output: str, machine: RuntimeConfig) -> int:
         return _trained(request, folder, machine, until)
 
 
-def _begun(request: Start, folder: Path) -> bool:
-    """Whether the text is there already. Raises UserError: it is of another command, or of files
-    that have changed."""
+def _begun(request: Start, folder: Path, hashes: Mapping[str, str]) -> bool:
+    """Whether the text is there already. hashes: of the files now. Raises UserError: it is of
+    another command, or of other files."""
     path = folder / RECORD
     if not path.is_file():
         require_empty(str(folder))
         return False
     record = read_record(path, {"request": {str: ANY}, "inputs": {str: str}, "read": bool}, REMEDY)
-    if record["request"] != _as_json(request):
+    if not record["read"]:
+        # Of a start that was stopped, or found errors in the text, here.
+        shutil.rmtree(folder / "text", ignore_errors=True)
+        return False
+    before, now = record["request"], _as_json(request)
+    if not (folder / "recipe.gin").is_file():
+        # Nothing has been decided by them.
+        before = before | {"minutes": now["minutes"]}
+    if before != now:
         raise UserError(f"{folder} was begun with other options ({path}); {REMEDY}")
-    if record["read"]:
-        for name, known in record["inputs"].items():
-            if not os.path.isfile(name) or content_hash(name) != known:
-                raise UserError(f"{name} has changed since {path} was written; {REMEDY}")
-        return True
-    # Of a start that was stopped, or found errors in the text, here.
-    shutil.rmtree(folder / "text", ignore_errors=True)
-    return False
+    for name in {**record["inputs"], **hashes}:
+        if record["inputs"].get(name) != hashes.get(name):
+            raise UserError(f"{name} has changed since {path} was written; {REMEDY}")
+    return True
 
 
 def _as_json(request: Start) -> Any:
@@ -128,22 +134,28 @@ def _key(line: str) -> str:
 
 def _write_text(lines: Lines, folder: Path, seed: int) -> None:
     """Writes `train` and `held_out`, each pair once and none that lacks a side. What has the same
-    letters as a side of a held-out pair is in neither."""
-    for (a, b), read in lines.items():
-        whole = [pair for pair in read if all(pair)]
-        pairs = [*dict.fromkeys(whole)]
-        order = np.random.default_rng(seed).permutation(len(pairs))
+    letters as a side of a held-out pair, also of other languages, is in neither."""
+    whole = {codes: [pair for pair in read if all(pair)] for codes, read in lines.items()}
+    kept = {codes: [*dict.fromkeys(pairs)] for codes, pairs in whole.items()}
+    texts = {
+        codes: [{*zip(codes, map(_key, pair), strict=True)} for pair in pairs]
+        for codes, pairs in kept.items()
+    }
+    held: dict[Codes, list[int]] = {codes: [] for codes in lines}
+    measured: set[tuple[str, str]] = set()  # (language, text)
+    for codes, pairs in kept.items():
         count = min(HELD_OUT, len(pairs) // 10)
-        keys = [(_key(x), _key(y)) for x, y in pairs]
-        chosen: list[int] = []
-        seen: set[tuple[int, str]] = set()
-        for number in order:
-            both = {*enumerate(keys[number])}
+        seen: set[tuple[str, str]] = set()
+        for number in np.random.default_rng(seed).permutation(len(pairs)):
+            both = texts[codes][number]
             # Two of one text would be each other's wrong answer.
-            if len(chosen) < count and all(key for _, key in both) and not both & seen:
-                chosen.append(number)
+            if len(held[codes]) < count and all(key for _, key in both) and not both & seen:
+                held[codes].append(number)
                 seen |= both
-        rest = [i for i in range(len(pairs)) if not {*enumerate(keys[i])} & seen]
+        measured |= seen
+    for (a, b), read in lines.items():
+        pairs, chosen = kept[a, b], held[a, b]
+        rest = [i for i, both in enumerate(texts[a, b]) if not both & measured]
         for name, numbers in (("held_out", chosen), ("train", rest)):
             for side, code in enumerate((a, b)):
                 path = folder / name / f"{a}-{b}.{code}"
@@ -156,8 +168,8 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
                 f" them to measure on; at least {FEWEST} are needed, of letters and digits"
             )
         left_out = {
-            "that lack a side": len(read) - len(whole),
-            "that stand there twice": len(whole) - len(pairs),
+            "that lack a side": len(read) - len(whole[a, b]),
+            "that occur twice": len(whole[a, b]) - len(pairs),
             "that repeat the held-out ones": len(pairs) - len(rest) - len(chosen),
         }
         told = [f"{count:,} {why}" for why, count in left_out.items() if count]
@@ -168,30 +180,40 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
 def _check(folder: Path) -> None:
     """Prints what is wrong with the text that was written. Raises UserError for errors."""
     findings = check(parallel=str(folder / "text/train"))
-    told = [item.text() for item in findings.items if item.severity != "note"]
+    items = [item for item in findings.items if item.severity != "note"]
+    # Errors first: they end it.
+    told = [item.text() for item in sorted(items, key=lambda item: item.severity != "error")]
     print("".join(f"{line}\n" for line in told[:TOLD]), end="", flush=True)
     if findings.errors:
         raise UserError(
-            "the text has errors (above): repair them, or leave the lines out; `xlingjax data"
-            f" check --parallel {folder}/text/train` shows all"
+            "the text has errors (above): repair them in your own files, of which text/train is"
+            " made anew, or leave the lines out; `xlingjax data check --parallel"
+            f" {folder}/text/train` shows all"
         )
 
 
 def _adapted(request: Start, folder: Path, machine: RuntimeConfig) -> int:
     train = (f"{folder}/text/train/*",)
+    objectives = default_objectives(request.source, train)
+    pairs = [pair.languages for pair in find_pairs(str(folder / "text/train"))]
+    if objectives == ("distillation",) and not all("en" in codes for codes in pairs):
+        # No side of which the model is known to be the better teacher.
+        objectives = ("hardest_negative",)
+    verify = _has_interop()
     print(
-        f"as: xlingjax adapt {request.source} --parallel '{train[0]}' --hours"
-        f" {request.minutes / 60:.3g} --to {folder / 'adapted'}"
-        f" --gin.HELDOUT_PAIRS={folder}/text/held_out",
+        f"as: xlingjax adapt {request.source} --parallel '{train[0]}' --objectives"
+        f" {' '.join(objectives)} --hours {request.minutes / 60!r} --to {folder / 'adapted'}"
+        f" --gin.HELDOUT_PAIRS={folder}/text/held_out --gin.SEED={request.seed}"
+        f"{'' if verify else ' --unverified'}",
         flush=True,
     )
-    objectives = default_objectives(request.source, train)
     limits = request.minutes / 60, None, 32, 128
     held_out = f"HELDOUT_PAIRS={f'{folder}/text/held_out'!r}"
     overrides = held_out, f"SEED={request.seed}"
     given = Request(request.source, (), train, objectives, *limits, None, None, (), overrides)
-    status = adapt(given, str(folder / "adapted"), machine, Export(unverified=not _has_interop()))
-    if not status:
+    status = adapt(given, str(folder / "adapted"), machine, Export(unverified=not verify))
+    # Where it is worse, the first model is handed over.
+    if not status and not (folder / "adapted/adapted").is_dir():
         _show(folder / "adapted/run")
     return status
 
@@ -217,17 +239,19 @@ def _trained(request: Start, folder: Path, machine: RuntimeConfig, until: float)
             if steps < 1:
                 raise UserError(
                     f"--minutes {request.minutes:g} is too little: they are over before the first"
-                    f" step, of {speed['seconds_per_step']:.2g} s"
+                    f" step, of {speed['seconds_per_step']:.2g} s; give more, the text is kept"
                 )
-            values |= {"TRAIN_STEPS": steps, "EVAL_EVERY": -(-steps // 4)}
+            values |= _course(steps)
             print(f"{steps:,} steps of {values['BATCH']} pairs fit into the time", flush=True)
         # Whole and last: the same command goes on with it.
         write_text(recipe, _recipe(values))
-    # Of a machine that became slower, fewer steps.
-    trained = time.monotonic() + TRAINING * (until - time.monotonic())
-    status = launch(read_recipe([str(recipe)], ()), folder / "run", "pretrain", machine, trained)
-    if status:
-        return status
+    # A run that ended when its time was over has steps left, and is whole all the same.
+    if not ended(folder / "run"):
+        # Of a machine that became slower, fewer steps.
+        latest = until - (1 - TRAINING) / 2 * 60 * request.minutes
+        made = read_recipe([str(recipe)], ())
+        if status := launch(made, folder / "run", "pretrain", machine, latest):
+            return status
     shutil.rmtree(folder / "model", ignore_errors=True)
     print(export_model(str(folder / "run"), str(folder / "model"), verify=_has_interop()))
     _show(folder / "run")
@@ -259,7 +283,13 @@ def _settings(folder: Path) -> dict[str, Any]:
         "BATCH": batch,
         # Both sides of a pair, whole but for the longest.
         "LENGTH": min(-(-longest // 16) * 16, 1024),
+    } | _course(steps)
+
+
+def _course(steps: int) -> dict[str, int]:
+    return {
         "TRAIN_STEPS": steps,
+        "WARMUP_STEPS": min(10, steps // 2),
         "EVAL_EVERY": -(-steps // 4),
     }
 

@@ -37,6 +37,15 @@ metadata={op_name="jit(run)/jvp(encode)/encoder/while/body/add"}
   ROOT %next = (s32[], f32[4,8]{1,0}, f32[4,8]{1,0}) tuple(%i, %fusion.1, %of)
 }
 
+%twofold (param_0: f32[4,8]) -> f32[4,8] {
+  %param_0 = f32[4,8]{1,0} parameter(0)
+  ROOT %sum = f32[4,8]{1,0} add(%param_0, %param_0), metadata={op_name="jit(run)/embeddings/add"}
+}
+
+%kept (param_0: f32[4,8]) -> f32[4,8] {
+  ROOT %param_0 = f32[4,8]{1,0} parameter(0)
+}
+
 ENTRY %main (a: bf16[4,8], b: bf16[8,2], c: f32[4,8]) -> f32[4,8] {
   %a = bf16[4,8]{1,0} parameter(0)
   %b = bf16[8,2]{1,0} parameter(1)
@@ -52,6 +61,9 @@ metadata={op_name="jit(run)/optimizer/add"}
   %start = (s32[], f32[4,8]{1,0}, f32[4,8]{1,0}) tuple(%c, %c, %c)
   %loop = (s32[], f32[4,8]{1,0}, f32[4,8]{1,0}) while(%start), condition=%more, body=%body, \
 backend_config={"known_trip_count":{"n":"3"}}
+  %either = f32[4,8]{1,0} conditional(%odd, %c, %c), true_computation=%twofold, \
+false_computation=%kept, metadata={op_name="jit(run)/encoder/cond"}
+  %chosen = f32[4,8]{1,0} conditional(%i, %c, %c), branch_computations={%twofold, %kept}
   ROOT %last = f32[4,8]{1,0} copy(%c), metadata={op_name="jit(run)/embeddings/convert"}
 }
 """
@@ -65,5 +77,6 @@ def test_each_part_by_hand():
         "attention": Moved(64 + 16 + 16 + 16, 1),
         "vocabulary": Moved(64 + 32 + 16, 1),
         "optimizer and norm": Moved(128 + 128 + 4, 1),
-        "embeddings, casts": Moved(128 + 128, 1),
+        # And two branches, each taken half the time.
+        "embeddings, casts": Moved(128 + 128 + 3 * 128, 2),
     }

@@ -3,6 +3,7 @@ translation memories."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -12,9 +13,10 @@ from pathlib import Path
 import langcodes
 
 from xlingjax.data.languages import known_as, standard_code
-from xlingjax.data.text.files import open_bytes, plain_name, read_lines
+from xlingjax.data.text.files import is_damage, open_bytes, plain_name, read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.data.text.names import CODE, PAIR_STEM
+from xlingjax.data.text.other_formats import refuse_other_formats
 from xlingjax.data.text.sources import expand, find_pairs
 from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
@@ -60,6 +62,8 @@ def read_aligned(inputs: Sequence[str], languages: Sequence[str]) -> Lines:
             raise UserError(f"--languages {' '.join(languages)}: {a}-{b} is named by its file")
         sides = pairs if a <= b else ((y, x) for x, y in pairs)
         lines.setdefault((min(a, b), max(a, b)), []).extend(sides)
+    if not lines:
+        raise UserError(f"{' '.join(inputs)}: no pairs of two languages")
     shared = Counter(code for codes in lines for code in codes)
     if len(lines) > 1 and max(shared.values()) < len(lines):
         told = ", ".join("-".join(codes) for codes in lines)
@@ -72,14 +76,24 @@ def _sources(inputs: Sequence[str], languages: Sequence[str]) -> Iterator[Source
     lone = [path for path in paths if path.is_file() and not plain_name(path).endswith(TABLES)]
     if len(paths) == 2 and len(lone) == 2:
         first, second = lone
-        a, b = languages or _told_by_names(first, second)
+        for path in lone:
+            refuse_other_formats(path)
+        told = _told_by_names(first, second)
+        # In the order of the files, whatever the order of the option.
+        a, b = told if told and {*told} == {*languages} else languages or told or ("", "")
+        if not a:
+            raise UserError(
+                f"{first.name}, {second.name}: the names do not tell the languages, as train.en and"
+                " train.sw do; give --languages A B"
+            )
         require_two((a, b))
         yield (a, b), Pair(Text(first, a), Text(second, b)).lines()
         return
     for pattern, path in zip(inputs, paths, strict=True):
         name = plain_name(path)
         if name.endswith(".tmx"):
-            yield _memory(path, languages)
+            for file, _ in expand([pattern], "aligned"):
+                yield _memory(file, languages)
         elif not path.is_file() or PAIR_STEM.match(name):
             for pair in find_pairs(pattern):
                 if pair.translates:
@@ -92,18 +106,20 @@ def _sources(inputs: Sequence[str], languages: Sequence[str]) -> Iterator[Source
             yield _table(path, languages or _told_by_table(path))
 
 
-def _told_by_names(first: Path, second: Path) -> Codes:
-    """The one part in which the names of two files differ."""
+def _are_codes(codes: Sequence[str]) -> bool:
+    """Whether these are two languages, and no words that are spelled like their codes."""
+    known = (re.fullmatch(CODE, code) and langcodes.tag_is_valid(code) for code in codes)
+    return len(codes) == 2 and all(known) and "src" not in codes
+
+
+def _told_by_names(first: Path, second: Path) -> Codes | None:
+    """The one part in which the names of two files differ; None: it is no code."""
     names = [plain_name(path).split(".") for path in (first, second)]
     differing = [pair for pair in zip(*names, strict=False) if pair[0] != pair[1]]
     if len(names[0]) == len(names[1]) and len(differing) == 1:
         (codes,) = differing
-        if all(re.fullmatch(CODE, code) for code in codes) and {*codes} != {"src", "tgt"}:
-            return codes
-    raise UserError(
-        f"{first.name}, {second.name}: the names do not tell the languages, as train.en and"
-        " train.sw do; give --languages A B"
-    )
+        return codes if _are_codes(codes) else None
+    return None
 
 
 def _told_by_table(path: Path) -> Sequence[str]:
@@ -120,7 +136,7 @@ def _told_by_table(path: Path) -> Sequence[str]:
     # Beside two others it numbers the rows, and is not Indonesian.
     if len(codes) == 3 and "id" in codes:
         codes.remove("id")
-    if len(codes) != 2:
+    if not _are_codes(codes):
         raise UserError(
             f"{path}: neither its name nor its first line tells the two languages; give"
             " --languages A B"
@@ -137,9 +153,20 @@ def _table(path: Path, languages: Sequence[str]) -> Source:
     _, line = next(read_lines(path), (1, ""))
     header = [known_as(cell.strip(), languages) for cell in line.split("\t")]
     if {a, b} <= {*header}:
-        pairs = Pair(Text(path, a, header.index(a)), Text(path, b, header.index(b))).lines()
-        return (a, b), ((x, y) for number, (x, y) in enumerate(pairs) if number)
+        return (a, b), _columns(path, header.index(a), header.index(b))
     return (a, b), Pair(Text(path, a, 0), Text(path, b, 1)).lines()
+
+
+def _columns(path: Path, first: int, second: int) -> Iterator[tuple[str, str]]:
+    """Two columns of a .tsv with a header, below it."""
+    for number, line in itertools.islice(read_lines(path), 1, None):
+        cells = line.split("\t")
+        if len(cells) <= max(first, second):
+            raise UserError(
+                f"{path}, line {number}: {len(cells)} columns, and the header names"
+                f" {max(first, second) + 1}: put tabs between columns"
+            )
+        yield " ".join(cells[first].split()), " ".join(cells[second].split())
 
 
 def _memory(path: Path, given: Sequence[str]) -> Source:
@@ -151,7 +178,9 @@ def _memory(path: Path, given: Sequence[str]) -> Source:
                 if _tag(unit) == "tu":
                     units.append(dict(_sides(unit)))
                     unit.clear()
-    except (OSError, ElementTree.ParseError, ValueError, LookupError) as error:
+    except Exception as error:
+        if not is_damage(error) and not isinstance(error, SyntaxError | ValueError | LookupError):
+            raise
         raise UserError(f"{path} is no translation memory that can be read: {error}") from None
     found = [*dict.fromkeys(code for unit in units for code in unit)]
     names = {code: known_as(code, given) or code for code in found}

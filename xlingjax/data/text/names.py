@@ -77,6 +77,8 @@ def language_from_path(path: Path) -> str:
         )
     if codes:
         return codes[0]
+    if match:
+        return match["end"]
     raise UserError(
         f"cannot tell the language of {path}: put it in a folder named by its code, name it like"
         " news.de.txt, or write the code before the pattern, like lin=path"

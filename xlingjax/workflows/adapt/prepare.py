@@ -1,5 +1,6 @@
 """What `xlingjax adapt` does before training: the first model, its figures, text, recipe."""
 
+import contextlib
 import dataclasses
 import shutil
 import time
@@ -63,6 +64,11 @@ def prepare(
     # To be written and compared as it was read; where that was not now, a share.
     exporting = max(time.monotonic() - began, min(60, WRITING * seconds))
     config = model_of(start)
+    if config.decoder_layers and not config.tied_self_attention:
+        raise UserError(
+            f"{request.source} is an encoder-decoder, and adapt goes on with encoders: train it by"
+            " `xlingjax pretrain` or `finetune`, with INIT_FROM"
+        )
     vocabulary = Vocabulary.load(start)
     # XLM-R's positions begin at 2: two rows of its table hold no token.
     room = config.max_positions - config.position_offset
@@ -209,7 +215,10 @@ def first_model(source: str, start: Path, verify: bool = True) -> None:
 
 def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
     """What `xlingjax data check` finds in the text. Raises UserError where it has errors."""
-    sampling = Sampling(alpha=float(request.given.get("ALPHA", 0.7)))
+    sampling = Sampling()
+    # A schedule or None has no one share to show.
+    with contextlib.suppress(ValueError):
+        sampling = Sampling(alpha=float(request.given.get("ALPHA", 0.7)))
     findings = check(
         request.text,
         request.parallel,

@@ -178,16 +178,19 @@ def default_objectives(
         of_sentences |= record.get("released", {}).get("vocabulary_head") is False
     else:
         folder = import_model.located(source)
-        named = []
-        if folder.is_dir():
-            named = Fields(folder / "config.json").values.get("architectures") or []
-        # A class without a vocabulary head, or the modules of sentence-transformers.
+        # The modules of sentence-transformers, or a class without a vocabulary head.
         of_sentences = (folder / "modules.json").is_file()
-        of_sentences |= [str(name).endswith("Model") for name in named] == [True]
+        if folder.is_dir() and not of_sentences:
+            named = Fields(folder / "config.json").values.get("architectures") or []
+            of_sentences = [str(name).endswith("Model") for name in named] == [True]
     return ("distillation",) if of_sentences and parallel else ("mlm",)
 
 
 def absolute(pattern: str) -> str:
     """So that the recipe is read anywhere. pattern: as typed, "de=text/x*.txt" too."""
-    code, path = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern).groups()
-    return f"{code or ''}{Path(path).expanduser().absolute()}"
+    if not pattern:
+        raise UserError("--mono, --parallel: an empty name; leave it out")
+    code, path = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-]\w+)*=)?(.+)", pattern, re.DOTALL).groups()
+    if "://" not in path:
+        path = Path(path).expanduser().absolute()
+    return f"{code or ''}{path}"

@@ -26,7 +26,7 @@ from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt.before_after import compared, pairs_of, worse
 from xlingjax.workflows.adapt.prepare import prepare
 from xlingjax.workflows.adapt.request import STAND_INS, Request, is_run
-from xlingjax.workflows.launch import launch
+from xlingjax.workflows.launch import ended, launch
 
 RECORD = "adapted.json"
 SHOWN = 4  # differences that an error names
@@ -82,8 +82,10 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
     until = None
     if request.hours:
         until = time.monotonic() + record["training_seconds"]
-    status = launch(recipe, folder / "run", "pretrain", machine, until)
-    if status:
+    # A run that ended when its time was over has steps left, and is whole all the same.
+    if ended(folder / "run"):
+        print("the training has ended: nothing left to do in it")
+    elif status := launch(recipe, folder / "run", "pretrain", machine, until):
         return status
 
     after = read_run(folder / "run")

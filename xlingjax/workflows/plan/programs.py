@@ -197,7 +197,9 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
     # Compilers of GPUs that are not there give no costs; others count a loop once.
     costs = program.cost_analysis()
     parts = {} if costs else traffic(program.as_text())
-    accessed = costs["bytes accessed"] if costs else sum(one.bytes for one in parts.values())
+    accessed = sum(one.bytes for one in parts.values())
+    if costs:
+        accessed = costs.get("bytes accessed", 0.0)
     return {
         "seconds": seconds,
         "error": "",

@@ -80,8 +80,9 @@ def _walk(
         elif one.opcode in ("call", "async-start"):
             _walk(computations, one.called("to_apply") or one.called("calls"), times, found)
         elif one.opcode == "conditional":
-            [listed] = re.findall(r"branch_computations=\{([^}]*)\}", one.attributes)
-            branches = re.findall(r"[\w.-]+", listed)
+            given = r"(?:branch_computations=\{[^}]*|(?:true|false)_computation=[^,]*)"
+            listed = " ".join(re.findall(given, one.attributes))
+            branches = re.findall(r"%([\w.-]+)", listed)
             # Which one runs is not known here: each as often as the others.
             for branch in branches:
                 _walk(computations, branch, times / len(branches), found)
