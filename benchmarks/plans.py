@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.workflows.plan.plan import stand_ins
-from xlingjax.workflows.plan.search import search
 
 RECIPES = {
     "xlm_15_mlm": "v5e:2x4",
@@ -71,6 +69,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _found(recipe: str, machine: str, tries: int) -> dict[str, Any]:
+    # Here: the process that compiles reads this file before it is told for which devices.
+    from xlingjax.workflows.plan.plan import stand_ins
+    from xlingjax.workflows.plan.search import search
+
     given = ["DTYPE=bfloat16"]
     if machine.startswith("V100"):
         given = [*VOLTA]

@@ -12,9 +12,6 @@ import argparse
 
 import pandas as pd
 
-from xlingjax.workflows.plan.machines import machine_named
-from xlingjax.workflows.plan.plan import measured, stand_ins
-
 SETTINGS = ("MICROBATCHES=1", "DTYPE=bfloat16", "ATTENTION=flash", "REMAT=none")
 
 
@@ -25,6 +22,10 @@ def main() -> None:
     parser.add_argument("--shape", nargs="+", default=["16x512"])
     parser.add_argument("--set", nargs="*", default=[])
     args = parser.parse_args()
+    # Here: the process that compiles reads this file before it is told for which devices.
+    from xlingjax.workflows.plan.machines import machine_named
+    from xlingjax.workflows.plan.plan import measured, stand_ins
+
     bandwidth = machine_named(args.on).accelerator.bandwidth
     for model in args.model:
         files = [f"gin/recipes/xlmr_{model}.gin"]

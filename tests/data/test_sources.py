@@ -27,6 +27,7 @@ def test_language_from_explicit_code_folder_and_name(tmp_path):
     assert language_from_path(tmp_path / "mono/zh-TW/a.txt") == "zh-TW"
     assert language_from_path(tmp_path / "news.2020.ru.txt.gz") == "ru"
     assert language_from_path(tmp_path / "sw/tico.en-sw.en") == "en"
+    assert language_from_path(tmp_path / "train/en-kab.kab") == "kab"
     with pytest.raises(UserError, match="the folder says en, the file name to"):
         language_from_path(tmp_path / "en/how-to.to")
     assert language_from_path(tmp_path / "swh_Latn/x.txt") == "swh_Latn"

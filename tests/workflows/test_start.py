@@ -135,10 +135,12 @@ def test_pairs_that_are_shifted_are_told_and_read_again_when_repaired(lines, tmp
 
 
 def test_a_held_out_sentence_is_learned_in_no_pair(tmp_path):
-    """One English text, translated into two languages."""
+    """One English text, in two orders, translated into two languages."""
     english = [f"sentence {number} of many" for number in range(400)]
+    orders = {"sw": english, "yo": english[::-1]}
     texts = {
-        ("en", code): [(line, f"{code} {line[::-1]}") for line in english] for code in ("sw", "yo")
+        ("en", code): [(line, f"{code} {line[::-1]}") for line in lines]
+        for code, lines in orders.items()
     }
     start._write_text(texts, tmp_path, seed=0)
     learned = {
@@ -152,6 +154,22 @@ def test_a_held_out_sentence_is_learned_in_no_pair(tmp_path):
         for line in (tmp_path / f"held_out/en-{code}.en").read_text("utf-8").splitlines()
     }
     assert len(held) >= 40 and not held & learned
+
+
+@pytest.mark.parametrize(
+    ("codes", "objective"), [("en sw", "distillation"), ("fr sw", "hardest_negative")]
+)
+def test_without_english_no_side_is_the_teacher(tmp_path, monkeypatch, codes, objective):
+    pair = tmp_path / "text/train" / codes.replace(" ", "-")
+    pair.parent.mkdir(parents=True)
+    for code in codes.split():
+        Path(f"{pair}.{code}").write_text("a\n", "utf-8")
+    asked = []
+    monkeypatch.setattr(start, "default_objectives", lambda *_: ("distillation",))
+    monkeypatch.setattr(start, "adapt", lambda request, *_: asked.append(request) or 1)
+    request = start.Start((), (), minutes=1, source="hf")
+    assert start._adapted(request, tmp_path, RuntimeConfig()) == 1
+    assert asked[0].objectives == (objective,)
 
 
 def test_a_folder_that_is_read_is_not_written_to(lines, tmp_path, capsys, monkeypatch):

@@ -51,8 +51,9 @@ def pairs_with_pivot(patterns: Sequence[str]) -> dict[str, Pairs]:
 
 
 def pivot_of(files: Sequence[Pair]) -> str:
-    """The language of most pairs; of equals English, or else the last."""
-    count = Counter(code for pair in files if pair.translates for code in pair.languages)
+    """The language of most pairs of languages; of equals English, or else the last."""
+    pairs = {pair.languages for pair in files if pair.translates}
+    count = Counter(code for languages in pairs for code in languages)
     return max(count, key=lambda code: (count[code], code == PIVOT, code), default="")
 
 

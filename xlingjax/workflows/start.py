@@ -142,7 +142,7 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
         for codes, pairs in kept.items()
     }
     held: dict[Codes, list[int]] = {codes: [] for codes in lines}
-    measured: set[tuple[str, str]] = set()  # (language, text)
+    held_texts: set[tuple[str, str]] = set()  # (language, text)
     for codes, pairs in kept.items():
         count = min(HELD_OUT, len(pairs) // 10)
         seen: set[tuple[str, str]] = set()
@@ -152,10 +152,10 @@ def _write_text(lines: Lines, folder: Path, seed: int) -> None:
             if len(held[codes]) < count and all(key for _, key in both) and not both & seen:
                 held[codes].append(number)
                 seen |= both
-        measured |= seen
+        held_texts |= seen
     for (a, b), read in lines.items():
         pairs, chosen = kept[a, b], held[a, b]
-        rest = [i for i, both in enumerate(texts[a, b]) if not both & measured]
+        rest = [i for i, both in enumerate(texts[a, b]) if not both & held_texts]
         for name, numbers in (("held_out", chosen), ("train", rest)):
             for side, code in enumerate((a, b)):
                 path = folder / name / f"{a}-{b}.{code}"

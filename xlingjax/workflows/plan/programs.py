@@ -195,11 +195,9 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
     arguments, results = memory.argument_size_in_bytes, memory.output_size_in_bytes
     temporaries = memory.temp_size_in_bytes
     # Compilers of GPUs that are not there give no costs; others count a loop once.
-    costs = program.cost_analysis()
+    costs = program.cost_analysis() or {}
     parts = {} if costs else traffic(program.as_text())
-    accessed = sum(one.bytes for one in parts.values())
-    if costs:
-        accessed = costs.get("bytes accessed", 0.0)
+    accessed = costs.get("bytes accessed", sum(one.bytes for one in parts.values()))
     return {
         "seconds": seconds,
         "error": "",
